@@ -1,0 +1,38 @@
+# Every target does all the set-up it needs: on a fresh machine, one of them is enough.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: attack test lint types bench soak gpu clean
+
+attack: $(READY) ## attack the reference trainer: 4 workers in 2 zones, 3 schedules, and the twin
+	$(BIN)/chaosspot attack spot-notice sudden-kill zone-loss --nodes 4
+
+test: $(READY) ## all tests but the long soaks
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: $(READY)
+	$(BIN)/mypy
+
+bench: $(READY) ## harness overhead and digest cost, in interleaved pairs
+	$(BIN)/python suites/bench/overhead.py
+
+soak: $(READY) ## what CI has no time for: sudden-kill 20 times, spot-notice 10 times
+	$(BIN)/chaosspot attack sudden-kill --repeat 20 --seed 1
+	$(BIN)/chaosspot attack spot-notice --repeat 10 --seed 1
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,310 @@
+"""The command line: ``chaosspot attack | replay | judge | faults | doctor | train | cleanup``."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, ParamSpec, TypeVar
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from chaosspot import content, schedule, toml
+from chaosspot.toml import FileError
+from chaosspot.verdict import Outcome, Verdict
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+EXIT_CODES = """\
+Exit codes: 0 pass, 1 fail, 2 usage, 3 unknown, 4 this machine cannot make that fault,
+5 internal error, 130 interrupted."""
+
+app = typer.Typer(
+    name="chaosspot",
+    help="Takes nodes away from a training job and says whether it came back in time, without "
+    "losing or repeating more than it may, and with the right weights.\n\n" + EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+out = Console()
+err = Console(stderr=True)
+
+_OF = {Outcome.PASS: 0, Outcome.FAIL: 1, Outcome.UNKNOWN: 3}
+
+Runs = Annotated[Path, typer.Option(help="Where run directories are made.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, nothing else.")]
+
+
+def main() -> NoReturn:
+    """Entry point: whatever goes wrong, the exit code says which kind of thing it was."""
+    try:
+        sys.exit(app())
+    except (KeyboardInterrupt, SystemExit) as end:
+        code = 130 if isinstance(end, KeyboardInterrupt) else end.code
+        sys.exit(code)
+    except BaseException:  # noqa: BLE001 - an uncaught exception would exit 1, which means fail
+        traceback.print_exc()
+        err.print("[red]internal error[/]: this is a bug in chaosspot; nothing is left running")
+        sys.exit(5)
+
+
+def guarded(command: Callable[P, T]) -> Callable[P, T]:
+    """Turns what a user can mend into one line and the right exit code."""
+
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        from chaosspot.conductor.rundir import RunError
+        from chaosspot.conductor.stage import StartError
+
+        try:
+            return command(*args, **kwargs)
+        except (content.ContentError, FileError, RunError, StartError, ValueError) as error:
+            _stop(str(error), 2)
+        except OSError as error:
+            where = f" {error.filename!r}" if error.filename else ""
+            _stop(f"{error.strerror or error}{where}", 3)
+        except KeyboardInterrupt:
+            _stop("interrupted; everything is healed, what was recorded is kept", 130)
+
+    return run
+
+
+def _stop(message: str, code: int) -> NoReturn:
+    err.print(f"[red]chaosspot:[/] {escape(message)}", soft_wrap=True, highlight=False)
+    raise typer.Exit(code)
+
+
+@app.command()
+@guarded
+def attack(
+    schedules: Annotated[
+        list[str], typer.Argument(help="Names from `chaosspot faults`, or paths of TOML files.")
+    ],
+    trainer: Annotated[
+        str, typer.Option(help="A shipped trainer, or the path of a description.")
+    ] = "reference",
+    cluster: Annotated[str, typer.Option(help="Where nodes live: processes.")] = "processes",
+    nodes: Annotated[
+        int | None, typer.Option(help="Worker nodes in all, instead of the schedule's.", min=1)
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Decides which nodes are hit and when.", min=0)
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Stop at this step even if undecided.", min=1)
+    ] = None,
+    runs: Runs = Path("runs"),
+    repeat: Annotated[
+        int, typer.Option(help="Run each schedule this often; the seed grows by 1.", min=1)
+    ] = 1,
+    json: Json = False,
+) -> None:
+    """Attack a trainer with one or several schedules and judge each.
+
+    Every attack leaves a run directory; the worst outcome decides the exit code.
+    """
+    from chaosspot.conductor import attack as one_attack
+    from chaosspot.report.progress import Progress
+    from chaosspot.report.table import print_summary, print_verdict
+    from chaosspot.trainers import load as load_trainer
+
+    attacked = load_trainer(trainer)
+    plans = [schedule.load(name) for name in schedules]
+    if seed is not None:
+        plans = [(name, msgspec.structs.replace(plan, seed=seed)) for name, plan in plans]
+    verdicts: list[Verdict] = []
+    for name, plan in plans:
+        for turn in range(repeat):
+            planned = plan if plan.seed is None else _later(plan, turn)
+            verdict = one_attack(
+                planned,
+                name=name,
+                trainer=attacked,
+                cluster=cluster,
+                nodes=nodes,
+                steps=steps,
+                runs=runs,
+                observer=None if json else Progress(err),
+            )
+            verdicts.append(verdict)
+            if not json:
+                print_verdict(verdict, out)
+    if json:
+        _print_json({"outcome": _worst(verdicts), "verdicts": verdicts})
+    elif len(verdicts) > 1:
+        print_summary(verdicts, out)
+    raise typer.Exit(_OF[_worst(verdicts)])
+
+
+@app.command()
+@guarded
+def replay(
+    run: Annotated[Path, typer.Argument(help="A run directory.")],
+    runs: Runs = Path("runs"),
+    json: Json = False,
+) -> None:
+    """Run the schedule of an earlier run again, and say whether the verdict is the same."""
+    from chaosspot.conductor import attack as one_attack
+    from chaosspot.conductor.rundir import evidence_of, read_verdict
+    from chaosspot.report.progress import Progress
+    from chaosspot.report.table import print_verdict
+
+    evidence, before = evidence_of(run), read_verdict(run)
+    again = one_attack(
+        evidence.schedule,
+        name=before.schedule,
+        trainer=evidence.trainer,
+        runs=runs,
+        observer=None if json else Progress(err),
+    )
+    same = _essence(before) == _essence(again)
+    if json:
+        _print_json({"matched": same, "before": before, "again": again})
+    else:
+        print_verdict(again, out)
+        out.print(
+            f"the verdict [bold]{'matched' if same else 'differs'}[/]: "
+            f"{' '.join(_essence(before))} before, {' '.join(_essence(again))} now"
+        )
+    raise typer.Exit(_OF[again.outcome])
+
+
+@app.command()
+@guarded
+def judge(
+    run: Annotated[Path, typer.Argument(help="A run directory.")],
+    json: Json = False,
+) -> None:
+    """Judge a run again from its files alone."""
+    from chaosspot.conductor import judge_run
+    from chaosspot.report.table import print_verdict
+
+    verdict = judge_run(run)
+    if json:
+        _print_json(verdict)
+    else:
+        print_verdict(verdict, out)
+    raise typer.Exit(_OF[verdict.outcome])
+
+
+@app.command()
+@guarded
+def faults(
+    name: Annotated[str | None, typer.Argument(help="Show this one in full.")] = None,
+    json: Json = False,
+) -> None:
+    """List what can go wrong, or show one schedule of the catalogue."""
+    from rich.table import Table
+
+    if name is not None:
+        _, plan = schedule.load(name)
+        if json:
+            _print_json(plan)
+        else:
+            out.print(toml.dumps(plan), markup=False, highlight=False, soft_wrap=True)
+        return
+    listed = [schedule.load(known) for known in content.names("faults")]
+    if json:
+        _print_json(dict(listed))
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("name", "what happens", "imitates"):
+        table.add_column(column, overflow="fold")
+    for known, plan in listed:
+        table.add_row(f"[bold]{known}[/]", escape(plan.title), escape(plan.imitates))
+    out.print(table)
+
+
+@app.command()
+@guarded
+def doctor(json: Json = False) -> None:
+    """Say what this machine can do."""
+    from chaosspot.report.doctor import examine
+
+    checks = examine()
+    if json:
+        _print_json(checks)
+    else:
+        for check in checks:
+            mark = "[green]ok[/]" if check.ok else "[red]no[/]" if check.needed else "[dim]no[/]"
+            out.print(f"{mark}  [bold]{check.what}[/]: {escape(check.found)}", highlight=False)
+    raise typer.Exit(0 if all(check.ok for check in checks if check.needed) else 4)
+
+
+@app.command()
+@guarded
+def train(
+    data: Annotated[Path, typer.Option(help="File to learn from, read as bytes.")],
+    steps: Annotated[int, typer.Option(help="Updates to make.", min=1)] = 200,
+    store: Annotated[
+        Path | None, typer.Option(help="Keep snapshots here and go on from them.")
+    ] = None,
+) -> None:
+    """Run the reference trainer alone, on one rank."""
+    from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from chaosspot.trainer import TrainConfig
+    from chaosspot.trainer import train as run_trainer
+    from chaosspot.trainer.config import TrainerError
+
+    with Progress(
+        *Progress.get_default_columns()[:2],
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("loss {task.fields[loss]:.3f}"),
+        console=err,
+    ) as progress:
+        bar = progress.add_task("training", total=steps, loss=float("nan"))
+        try:
+            result = run_trainer(
+                TrainConfig(data=data, steps=steps, store=store),
+                on_step=lambda report: progress.update(
+                    bar, completed=report.step, loss=report.loss
+                ),
+            )
+        except TrainerError as error:
+            _stop(str(error), 2)
+    loss = "" if result.loss is None else f", loss {result.loss:.4f}"
+    out.print(f"{result.reason} at step {result.step}{loss}, state {result.digest}")
+
+
+@app.command()
+@guarded
+def cleanup(json: Json = False) -> None:
+    """Heal what runs that died left behind. Running attacks are not touched."""
+    from chaosspot.undo import heal_dead_runs
+
+    healed = heal_dead_runs()
+    if json:
+        _print_json([str(dead) for dead in healed])
+    for dead in healed if not json else ():
+        out.print(f"healed {escape(str(dead))}", soft_wrap=True)
+    if not healed and not json:
+        out.print("nothing to heal")
+
+
+def _later(plan: schedule.Schedule, turns: int) -> schedule.Schedule:
+    return msgspec.structs.replace(plan, seed=(plan.seed or 0) + turns)
+
+
+def _worst(verdicts: list[Verdict]) -> Outcome:
+    return max((verdict.outcome for verdict in verdicts), key=lambda outcome: outcome.weight)
+
+
+def _essence(verdict: Verdict) -> tuple[str, ...]:
+    """What a replay must reproduce: the outcome and what decided it."""
+    primary = verdict.primary
+    return (verdict.outcome.value, primary.oracle) if primary else (verdict.outcome.value,)
+
+
+def _print_json(value: Any) -> None:
+    text = msgspec.json.format(msgspec.json.encode(value)).decode()
+    out.print(text, markup=False, highlight=False, soft_wrap=True)

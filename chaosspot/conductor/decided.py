@@ -1,0 +1,66 @@
+"""When an attack has shown all it can: pure functions over what was recorded so far."""
+
+from __future__ import annotations
+
+from chaosspot import history as h
+from chaosspot.oracles import Evidence
+from chaosspot.oracles.episodes import episodes
+from chaosspot.oracles.recovery import bound_s
+
+__all__ = ["decided", "ready_t"]
+
+
+def ready_t(evidence: Evidence, workers: int) -> float | None:
+    """When every one of the first ``workers`` nodes had committed once; None before."""
+    committed: set[str] = set()
+    for commit in evidence.commits:
+        committed.add(commit.node)
+        if len(committed) >= workers:
+            return commit.t
+    return None
+
+
+def decided(evidence: Evidence, *, now: float, settle_steps: int) -> bool:
+    """Whether nothing more is to be learned by going on.
+
+    True when all faults have acted and healed, every loss was recovered from and caught up with,
+    every replacement has committed and ``settle_steps`` steps came after; or when a bound is
+    exceeded already.
+    """
+    if not evidence.faults or not all(view.healed or view.missed for view in evidence.faults):
+        return False
+    if all(view.missed for view in evidence.faults):
+        return True
+    patience_s = bound_s(evidence) or evidence.trainer.timeouts.stall_s
+    settled_t = 0.0
+    for loss in episodes(evidence):
+        if loss.start_t is None:
+            if _replacements_missing(evidence):
+                return False  # capacity is still to come
+            return now - loss.effect_t > patience_s
+        for end in (loss.recovered, loss.caught_up):
+            if end is None:
+                return now - loss.start_t > patience_s
+            settled_t = max(settled_t, end.t)
+    if _replacements_missing(evidence):
+        return False
+    for up in evidence.of(h.NodeUp):
+        if up.replaces is None:
+            continue
+        first = next((c for c in evidence.commits if c.node == up.node), None)
+        if first is None:
+            return now - up.t > evidence.trainer.timeouts.start_s
+        settled_t = max(settled_t, first.t)
+    before = max((c.step for c in evidence.commits if c.t <= settled_t), default=0)
+    return max((c.step for c in evidence.commits), default=0) >= before + settle_steps
+
+
+def _replacements_missing(evidence: Evidence) -> bool:
+    came = {up.replaces for up in evidence.of(h.NodeUp)}
+    due = {
+        node
+        for view in evidence.faults
+        if view.spec.replace_after_s is not None
+        for node in view.nodes
+    }
+    return bool(due - came)

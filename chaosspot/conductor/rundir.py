@@ -1,0 +1,147 @@
+"""The directory of one attack: made at the start under its final name, kept whatever happens.
+
+``schedule.toml``, ``trainer.toml``, ``history.jsonl``, ``twin.jsonl``, ``environment.json``,
+``logs/``, ``verdict.json``.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+import msgspec
+
+from chaosspot import history, schedule, toml
+from chaosspot.oracles import Evidence
+from chaosspot.trainers import Trainer
+from chaosspot.verdict import Verdict
+
+__all__ = ["RunError", "create", "evidence_of", "machine", "write", "write_environment"]
+
+
+class RunError(RuntimeError):
+    """A run directory cannot be made, written or read."""
+
+
+def create(runs: Path, name: str, seed: int) -> Path:
+    """Make ``<runs>/<utc>-<name>-<seed>/`` exclusively and point ``latest`` to it.
+
+    Raises:
+        RunError: with the path and the reason.
+    """
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    try:
+        runs.mkdir(parents=True, exist_ok=True)
+        for suffix in ("", *(f".{number}" for number in range(2, 1000))):
+            path = runs / f"{stamp}-{name}-{seed}{suffix}"
+            try:
+                path.mkdir()
+            except FileExistsError:
+                continue
+            _point(runs / "latest", path.name)
+            return path.resolve()
+    except OSError as error:
+        raise RunError(f"cannot make a run directory in {str(runs)!r}: {error.strerror}") from error
+    raise RunError(f"{str(runs)!r} holds a thousand runs named {stamp}-{name}-{seed}")
+
+
+def write(path: Path, data: bytes) -> None:
+    """Write a file so that it is whole or absent, also after a crash."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    with draft.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+
+
+def write_environment(run: Path, backend: str) -> None:
+    """Record what ran: command line, versions, machine."""
+    facts = {
+        "argv": sys.argv,
+        "backend": backend,
+        "machine": machine(),
+        "packages": {
+            name: _version(name) for name in ("chaosspot", "torch", "torchft", "numpy", "aiohttp")
+        },
+        "cpus": os.cpu_count(),
+        "load": os.getloadavg(),
+        "started": datetime.now(UTC).isoformat(),
+    }
+    write(run / "environment.json", msgspec.json.format(msgspec.json.encode(facts)))
+
+
+def machine() -> dict[str, str]:
+    """What bit-for-bit results depend on besides the program."""
+    return {
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "processor": _processor(),
+        "python": platform.python_version(),
+        "torch": _version("torch"),
+        "numpy": _version("numpy"),
+    }
+
+
+def evidence_of(run: Path) -> Evidence:
+    """What the files of a run say, for judging it again without running anything.
+
+    Raises:
+        RunError: a file is missing or damaged; the message names it.
+    """
+    try:
+        twin = run / "twin.jsonl"
+        records = history.read(run / "history.jsonl")
+        return Evidence(
+            history=records,
+            schedule=toml.read(run / "schedule.toml", schedule.Schedule),
+            trainer=toml.read(run / "trainer.toml", Trainer),
+            twin=history.read(twin) if twin.is_file() else None,
+            twins_agree=not (run / "twin-differs.jsonl").is_file(),
+        )
+    except OSError as error:
+        raise RunError(f"{str(run)!r} is no run: {error.filename}: {error.strerror}") from error
+    except ValueError as error:
+        raise RunError(f"{str(run)!r} cannot be judged: {error}") from error
+
+
+def read_verdict(run: Path) -> Verdict:
+    """The verdict that was given when the run ended.
+
+    Raises:
+        RunError: there is none, or it is damaged.
+    """
+    try:
+        return msgspec.json.decode((run / "verdict.json").read_bytes(), type=Verdict)
+    except OSError as error:
+        raise RunError(f"{str(run)!r} has no verdict: {error.strerror}") from error
+    except msgspec.DecodeError as error:
+        raise RunError(f"{str(run / 'verdict.json')!r} is damaged: {error}") from error
+
+
+def _point(link: Path, target: str) -> None:
+    draft = link.with_name(f".latest.{os.getpid()}")
+    draft.unlink(missing_ok=True)
+    draft.symlink_to(target)
+    draft.replace(link)
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor()

@@ -1,0 +1,28 @@
+"""How each kind of fault is made: one injector a file, keyed by the fault's type."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from chaosspot.inject import kill, notice, terminate
+from chaosspot.inject.world import World
+from chaosspot.schedule import Fault, Kill, Notice, Terminate
+
+__all__ = ["World", "inject"]
+
+Injector = Callable[[Any, Sequence[str], World], Awaitable[None]]
+
+INJECTORS: dict[type[Fault], Injector] = {
+    Kill: kill.inject,
+    Terminate: terminate.inject,
+    Notice: notice.inject,
+}
+
+
+async def inject(fault: Fault, names: Sequence[str], world: World) -> None:
+    """Make ``fault`` happen to the named nodes and heal it; returns when both are done.
+
+    Every effect is reported to ``world`` as the harness itself observed it.
+    """
+    await INJECTORS[type(fault)](fault, names, world)

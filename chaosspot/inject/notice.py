@@ -1,0 +1,35 @@
+"""A cloud's interruption notice, and the reclaim at its deadline.
+
+The notice appears in the metadata service of each node. At the deadline, or earlier when the
+schedule says so, the instance shuts down: SIGTERM to its processes, then SIGKILL.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import anyio
+
+from chaosspot.inject.world import World
+from chaosspot.schedule import Notice
+
+
+async def inject(fault: Notice, names: Sequence[str], world: World) -> None:
+    async with anyio.create_task_group() as tasks:
+        for name in names:
+            tasks.start_soon(_reclaim, fault, name, world)
+
+
+async def _reclaim(fault: Notice, name: str, world: World) -> None:
+    deadline_wall_s = world.metadata.publish(name, lead_s=fault.lead_s)
+    world.effect(name, "published", deadline_wall_s=deadline_wall_s)
+    left_s = max(0.0, deadline_wall_s - time.time())
+    if fault.kill_after_s is not None:
+        left_s = min(left_s, fault.kill_after_s)
+    with anyio.move_on_after(left_s):
+        gone = await world.cluster.gone(name)
+        world.effect(name, "gone", t=gone.t)
+        return
+    ended = await world.cluster.terminate([name], grace_s=fault.shutdown_s)
+    world.effect(name, "gone", t=ended[name].t)

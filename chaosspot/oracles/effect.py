@@ -1,0 +1,38 @@
+"""Every planned fault was seen to bite; otherwise the run proves nothing about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from chaosspot.oracles.evidence import Evidence, FaultView
+from chaosspot.verdict import Finding, Outcome
+
+NAME = "effect"
+
+
+def check(evidence: Evidence) -> Iterator[Finding]:
+    """Unknown for a fault without effect on every node it was to hit; never fail."""
+    for view in evidence.faults:
+        reason = _why_not(view)
+        hit = ", ".join(view.nodes)
+        yield Finding(
+            oracle=NAME,
+            outcome=Outcome.UNKNOWN if reason else Outcome.PASS,
+            message=f"{view.spec.kind} {reason}" if reason else f"{view.spec.kind} hit {hit}",
+            measured=len(view.seen("gone")),
+            bound=len(view.nodes) or None,
+            unit="nodes",
+            fault=view.index,
+            evidence=tuple(effect.seq for effect in view.effects),
+        )
+
+
+def _why_not(view: FaultView) -> str:
+    if view.missed is not None:
+        return f"did not act: {view.missed.reason}"
+    if view.injected is None:
+        return "did not act: the run ended before its trigger"
+    missing = sorted(set(view.nodes) - set(view.seen("gone")))
+    if missing or not view.nodes:
+        return f"had no effect on {', '.join(missing) or 'any node'}"
+    return ""

@@ -1,0 +1,140 @@
+"""Losses and how the job came back from them.
+
+*Recovery* runs from the later of a fault's effect and the moment the capacity it needs is there
+again, to the first commit of a step begun after the effect by a process that was not hit.
+*Catch-up* runs to the first commit beyond the highest step committed before the effect. Faults
+whose recoveries overlap are one episode.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import msgspec
+
+from chaosspot import history as h
+from chaosspot.oracles.evidence import Evidence, FaultView, process_of
+
+__all__ = ["Episode", "episodes", "first_commit_after", "longest_gap_s"]
+
+
+class Episode(msgspec.Struct, frozen=True, kw_only=True):
+    """One or several overlapping losses; times are monotonic seconds.
+
+    ``start_t``: when recovery could start. ``recovered`` and ``caught_up`` are the commits that
+    ended it, None while they have not come. ``gap_s``: the longest time without a commit of a new
+    step, for a leave that was announced.
+    """
+
+    faults: tuple[int, ...]
+    effect_t: float
+    start_t: float | None
+    highest_step: int
+    survivors: int
+    announced: bool
+    recovered: h.Commit | None
+    caught_up: h.Commit | None
+    gap_s: float | None
+
+    @property
+    def recovery_s(self) -> float | None:
+        """Seconds; for an announced leave the longest gap between commits."""
+        if self.recovered is None or self.start_t is None:
+            return None
+        if self.announced and self.gap_s is not None:
+            return self.gap_s
+        return max(0.0, self.recovered.t - self.start_t)
+
+    @property
+    def catch_up_s(self) -> float | None:
+        if self.caught_up is None or self.start_t is None:
+            return None
+        return max(0.0, self.caught_up.t - self.start_t)
+
+
+def episodes(evidence: Evidence) -> tuple[Episode, ...]:
+    """All episodes, in order of effect; faults without effect have none."""
+    hit = [view for view in evidence.faults if view.gone_t is not None]
+    merged: list[Episode] = []
+    for view in sorted(hit, key=lambda v: v.gone_t or 0.0):
+        effect_t = view.gone_t or 0.0
+        last = merged[-1] if merged else None
+        if last is not None and (last.recovered is None or last.recovered.t > effect_t):
+            views = [v for v in hit if v.index in (*last.faults, view.index)]
+            merged[-1] = _episode(evidence, views)
+        else:
+            merged.append(_episode(evidence, [view]))
+    return tuple(merged)
+
+
+def _episode(evidence: Evidence, views: list[FaultView]) -> Episode:
+    first_t = min(v.first_effect_t or 0.0 for v in views)
+    effect_t = max(v.gone_t or 0.0 for v in views)
+    live = evidence.live_workers(effect_t)
+    needed = evidence.trainer.min_nodes
+    start_t: float | None = effect_t
+    if len(live) < needed:
+        start_t = _capacity_t(evidence, effect_t, needed)
+    loss_t = min((v.gone_t or 0.0) for v in views)
+    highest = max((c.step for c in evidence.commits if c.t <= loss_t), default=0)
+    recovered = first_commit_after(evidence, effect_t)
+    caught_up = next((c for c in evidence.commits if c.t > effect_t and c.step > highest), None)
+    announced = all(v.seen("published") or v.spec.kind == "terminate" for v in views)
+    return Episode(
+        faults=tuple(v.index for v in views),
+        effect_t=effect_t,
+        start_t=start_t,
+        highest_step=highest,
+        survivors=len(live),
+        announced=announced and len(live) >= needed,
+        recovered=recovered,
+        caught_up=caught_up,
+        gap_s=longest_gap_s(evidence.commits, first_t, recovered.t) if recovered else None,
+    )
+
+
+def first_commit_after(evidence: Evidence, t: float) -> h.Commit | None:
+    """The first commit of a step that its own process began after ``t``.
+
+    Where a trainer reports no begins, a process's second commit after ``t`` is surely one.
+    """
+    begun: dict[tuple[object, ...], float] = {}
+    earlier: set[tuple[object, ...]] = set()
+    for record in evidence.history:
+        if isinstance(record, h.Begin):
+            begun[(*process_of(record), record.step, record.generation)] = record.t
+        elif isinstance(record, h.Commit) and record.t > t:
+            begin_t = begun.get((*process_of(record), record.step, record.generation))
+            who = process_of(record)
+            if begin_t is not None and begin_t > t:
+                return record
+            if begin_t is None and not evidence.begins:
+                if who in earlier:
+                    return record
+                earlier.add(who)
+    return None
+
+
+def longest_gap_s(commits: tuple[h.Commit, ...], start_t: float, end_t: float) -> float:
+    """Longest time between the first commits of successive new steps within a window.
+
+    The last commit before the window opens it, so that a gap across its start counts whole.
+    """
+    times: list[float] = []
+    highest = -1
+    for commit in commits:
+        if commit.step > highest:
+            highest = commit.step
+            times.append(commit.t)
+    inside = [t for t in times if t <= end_t]
+    first = max((i for i, t in enumerate(inside) if t <= start_t), default=0)
+    window = inside[first:]
+    return max((b - a for a, b in itertools.pairwise(window)), default=0.0)
+
+
+def _capacity_t(evidence: Evidence, after_t: float, needed: int) -> float | None:
+    """When enough workers lived again after ``after_t``; None while there are too few."""
+    for up in evidence.of(h.NodeUp):
+        if up.t > after_t and len(evidence.live_workers(up.t)) >= needed:
+            return up.t
+    return None

@@ -1,0 +1,88 @@
+"""No more is repeated than may be.
+
+Rework counts steps of the lineage that had been begun or committed before in an abandoned
+attempt, each extra time once, not per rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from chaosspot.oracles.episodes import episodes
+from chaosspot.oracles.evidence import Evidence, FaultView
+from chaosspot.oracles.lineage import Attempt, Lineage
+from chaosspot.verdict import Finding, Outcome
+
+NAME = "rework"
+
+
+def check(evidence: Evidence) -> Iterator[Finding]:
+    """Fail when a loss cost more steps than allowed, or steps were repeated without a loss."""
+    if evidence.commits and all(c.generation is None for c in evidence.commits):
+        if evidence.promises.snapshot_every_steps is not None:
+            yield Finding(
+                oracle=NAME,
+                outcome=Outcome.UNKNOWN,
+                message="rework is promised to be bounded, but commits carry no generation",
+            )
+        return
+    owed = attributed(evidence)
+    for loss in episodes(evidence):
+        mine = [attempt for index in loss.faults for attempt in owed.pop(index, [])]
+        bound = _bound(evidence, loss.survivors, len(loss.faults))
+        if bound is not None:
+            yield _finding(mine, bound, loss.faults[0])
+    left = [attempt for attempts in owed.values() for attempt in attempts]
+    if left and evidence.promises.snapshot_every_steps is not None:
+        yield _finding(left, 0, None)
+
+
+def attributed(evidence: Evidence) -> dict[int | None, list[Attempt]]:
+    """Abandoned attempts by the fault they are owed to: the last one that had taken effect when
+    the step was tried again; None where there was none."""
+    lineage = Lineage(evidence.history)
+    owed: dict[int | None, list[Attempt]] = {}
+    for attempt in lineage.abandoned:
+        redo_t = lineage.redo_t(attempt)
+        before = [v for v in evidence.faults if _effect_t(v) <= redo_t]
+        owner = max(before, key=_effect_t).index if before else None
+        owed.setdefault(owner, []).append(attempt)
+    return owed
+
+
+def _effect_t(view: FaultView) -> float:
+    return view.first_effect_t if view.first_effect_t is not None else float("inf")
+
+
+def _bound(evidence: Evidence, survivors: int, losses: int) -> float | None:
+    expected = evidence.schedule.expect.rework_steps
+    if expected is not None:
+        return expected
+    promised = evidence.promises.snapshot_every_steps
+    if promised is None:
+        return None
+    if evidence.promises.peers_hold_state and survivors >= evidence.trainer.min_nodes:
+        return losses
+    return promised + losses
+
+
+def _finding(attempts: list[Attempt], bound: float, fault: int | None) -> Finding:
+    count = len(attempts)
+    steps = sorted({attempt.step for attempt in attempts})
+    if not steps:
+        which = ""
+    elif len(steps) == 1:
+        which = f" (step {steps[0]})"
+    else:
+        which = f" (steps {steps[0]} to {steps[-1]})"
+    cause = "" if fault is not None else " without any fault"
+    return Finding(
+        oracle=NAME,
+        outcome=Outcome.FAIL if count > bound else Outcome.PASS,
+        message=f"{count} steps of work repeated{cause}{which}",
+        bound=bound,
+        measured=count,
+        unit="steps",
+        fault=fault,
+        evidence=tuple(seq for attempt in attempts for seq in attempt.seqs)[:20],
+    )

@@ -1,0 +1,91 @@
+"""A verdict as a table for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from chaosspot.verdict import Finding, Outcome, Verdict
+
+__all__ = ["print_summary", "print_verdict"]
+
+_COLOUR = {Outcome.PASS: "green", Outcome.UNKNOWN: "yellow", Outcome.FAIL: "red"}
+
+
+def print_verdict(verdict: Verdict, console: Console) -> None:
+    """Outcome, figures and findings; what failed comes with its cause and its replay command."""
+    table = Table(box=None, pad_edge=False, show_header=True, header_style="dim")
+    for column in ("oracle", "outcome", "measured", "bound", "finding"):
+        table.add_column(column, overflow="fold")
+    for finding in verdict.findings:
+        causes = ", ".join(finding.caused_by)
+        cause = f" [dim](follows from {causes})[/]" if causes else ""
+        table.add_row(
+            finding.oracle,
+            _coloured(finding.outcome),
+            _amount(finding.measured, finding.unit),
+            _amount(finding.bound, finding.unit),
+            escape(finding.message) + cause,
+        )
+    console.print(table)
+    console.print(_figures(verdict))
+    head = f"{_coloured(verdict.outcome)}  {verdict.schedule} on {verdict.trainer}"
+    console.print(f"[bold]{head}[/], seed {verdict.seed}")
+    primary = verdict.primary
+    if primary is not None:
+        console.print(f"  because of [bold]{primary.oracle}[/]: {escape(primary.message)}")
+        console.print(f"  replay: {escape(verdict.replay)}", soft_wrap=True)
+    console.print()
+
+
+def print_summary(verdicts: Sequence[Verdict], console: Console) -> None:
+    """One line a verdict, and how many of each outcome; for several attacks."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("attack", "seed", "outcome", "recovery", "catch-up", "rework", "goodput", "why"):
+        table.add_column(column)
+    for verdict in verdicts:
+        measured = verdict.measured
+        primary: Finding | None = verdict.primary
+        table.add_row(
+            verdict.schedule,
+            str(verdict.seed),
+            _coloured(verdict.outcome),
+            _amount(measured.get("recovery_s"), "s"),
+            _amount(measured.get("catch_up_s"), "s"),
+            _amount(measured.get("rework_steps"), "steps"),
+            _share(measured.get("goodput")),
+            escape(primary.oracle) if primary else "",
+        )
+    console.print(table)
+    counts = [(o, sum(v.outcome is o for v in verdicts)) for o in Outcome]
+    console.print(", ".join(f"{count} {_coloured(outcome)}" for outcome, count in counts if count))
+
+
+def _figures(verdict: Verdict) -> str:
+    measured = verdict.measured
+    return (
+        f"[dim]measured:[/] recovery {_amount(measured.get('recovery_s'), 's')}, "
+        f"catch-up {_amount(measured.get('catch_up_s'), 's')}, "
+        f"rework {_amount(measured.get('rework_steps'), 'steps')}, "
+        f"goodput {_share(measured.get('goodput'))} "
+        f"of {_amount(measured.get('billed_node_s'), 'node-seconds')}, "
+        f"{measured.get('steps', 0)} steps"
+    )
+
+
+def _coloured(outcome: Outcome) -> str:
+    return f"[{_COLOUR[outcome]}]{outcome}[/]"
+
+
+def _amount(value: float | None, unit: str) -> str:
+    if value is None:
+        return "-"
+    number = f"{value:.2f}" if unit == "s" else f"{value:.0f}"
+    return f"{number} {unit}".strip()
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.0f} %"

@@ -1,0 +1,330 @@
+"""What goes wrong, when and where: the one schedule type, and its TOML form.
+
+A hand-written file, a Hypothesis draw, a trace and a replay are all a :class:`Schedule`; reading
+and writing are exact inverses. Everything here is a frozen value, and decisions are pure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta
+from msgspec.structs import replace
+
+from chaosspot import content, toml
+from chaosspot.toml import FileError, Value
+
+__all__ = [
+    "ClusterSpec",
+    "Expectation",
+    "Fault",
+    "FaultKind",
+    "FileError",
+    "Group",
+    "Kill",
+    "Node",
+    "Notice",
+    "Resolved",
+    "Schedule",
+    "Target",
+    "Terminate",
+    "Trigger",
+    "choose",
+    "delay",
+    "draw",
+    "load",
+]
+
+Seconds = Annotated[float, Meta(ge=0.0)]
+Count = Annotated[int, Meta(ge=1)]
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+Pool = Literal["spot", "reserved"]
+Role = Literal["worker", "coordinator"]
+
+
+class Node(Value, frozen=True, kw_only=True):
+    """A machine that can be taken away."""
+
+    name: str
+    zone: str
+    family: str
+    pool: Pool
+    role: Role
+
+
+class Group(Value, frozen=True, kw_only=True):
+    """``count`` nodes of one kind; their zones go round-robin."""
+
+    count: Count
+    zones: Annotated[tuple[Name, ...], Meta(min_length=1)] = ("a",)
+    family: Name = "p4d.24xlarge"
+    pool: Pool = "spot"
+
+
+class ClusterSpec(Value, frozen=True, kw_only=True):
+    """The worker nodes of one attack; the coordinator comes with the trainer."""
+
+    group: Annotated[tuple[Group, ...], Meta(min_length=1)] = (Group(count=4, zones=("a", "b")),)
+
+    def nodes(self) -> tuple[Node, ...]:
+        """``node-0``, ``node-1``, ... in the order of the groups."""
+        kinds = [
+            (group.zones[index % len(group.zones)], group)
+            for group in self.group
+            for index in range(group.count)
+        ]
+        return tuple(
+            Node(
+                name=f"node-{number}",
+                zone=zone,
+                family=group.family,
+                pool=group.pool,
+                role="worker",
+            )
+            for number, (zone, group) in enumerate(kinds)
+        )
+
+    def resized(self, count: int) -> ClusterSpec:
+        """The same groups with ``count`` nodes in all, shared out in proportion.
+
+        Raises:
+            ValueError: fewer nodes than groups.
+        """
+        if count < len(self.group):
+            raise ValueError(f"nodes = {count}: this cluster has {len(self.group)} groups")
+        total = sum(group.count for group in self.group)
+        counts = [max(1, group.count * count // total) for group in self.group]
+        for index in range(abs(count - sum(counts))):
+            largest = max(range(len(counts)), key=lambda i: counts[i])
+            grow = sum(counts) < count
+            counts[index % len(counts) if grow else largest] += 1 if grow else -1
+        groups = zip(self.group, counts, strict=True)
+        return ClusterSpec(group=tuple(replace(group, count=n) for group, n in groups))
+
+
+class Trigger(Value, frozen=True, kw_only=True):
+    """When a fault acts: exactly one of ``at_s``, ``at_step``, ``event`` and ``point``.
+
+    ``at_s`` counts from the moment every worker has committed once. ``event`` is a record's name,
+    with the stage of a snapshot after a dot (``snapshot.local``). ``point`` is a named place in
+    the trainer that holds the process until the fault has acted. ``nth`` counts events or hits.
+    ``delay_s`` is added, and so is a share of ``jitter_s`` that the seed decides.
+    """
+
+    at_s: Seconds | None = None
+    at_step: Count | None = None
+    event: Name | None = None
+    point: Name | None = None
+    nth: Count = 1
+    delay_s: Seconds = 0.0
+    jitter_s: Seconds = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given = [k for k in ("at_s", "at_step", "event", "point") if getattr(self, k) is not None]
+        if len(given) != 1:
+            got = " and ".join(given) or "none"
+            raise ValueError(f"exactly one of at_s, at_step, event, point is needed, not {got}")
+        if self.nth != 1 and given[0] in ("at_s", "at_step"):
+            raise ValueError(f"nth = {self.nth} has no meaning with {given[0]}")
+        if self.point is not None and (self.delay_s or self.jitter_s):
+            raise ValueError("delay_s and jitter_s have no meaning with point")
+
+
+class Target(Value, frozen=True, kw_only=True):
+    """Which live nodes a fault hits: all that match, or ``count`` or ``fraction`` of them."""
+
+    nodes: tuple[str, ...] | None = None
+    count: Count | None = None
+    fraction: Annotated[float, Meta(gt=0.0, le=1.0)] | None = None
+    zone: str | None = None
+    family: str | None = None
+    pool: Pool | None = None
+    role: Role = "worker"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.count is not None and self.fraction is not None:
+            raise ValueError(f"count = {self.count} and fraction = {self.fraction} exclude another")
+        if self.nodes is not None and not self.nodes:
+            raise ValueError("nodes = [] names no node")
+
+    def matches(self, node: Node) -> bool:
+        """Whether the node is one that this target may take."""
+        wanted = ("zone", "family", "pool", "role")
+        return (self.nodes is None or node.name in self.nodes) and all(
+            getattr(self, key) in (None, getattr(node, key)) for key in wanted
+        )
+
+
+class Resolved(Value, frozen=True, kw_only=True):
+    """What a run made of a fault.
+
+    ``nodes`` and ``delay_s`` (the trigger's delay with its share of the jitter) follow from the
+    seed; ``injected_s`` (as in ``at_s``) and ``step`` are when it happened to act.
+    """
+
+    nodes: tuple[str, ...]
+    delay_s: float
+    injected_s: float
+    step: int
+
+
+class Fault(Value, frozen=True, kw_only=True, tag_field="kind"):
+    """One thing that goes wrong. Without a target: the node that pulled the trigger, else one.
+
+    ``replace_after_s``: a new node (new name, empty flash) comes that long after each is gone.
+    ``resolved`` is written by a run; a replay takes the nodes and the delay from it.
+    """
+
+    kind: ClassVar[str]
+    on: Trigger
+    target: Target | None = None
+    replace_after_s: Seconds | None = None
+    resolved: Resolved | None = None
+
+
+class Kill(Fault, frozen=True, kw_only=True, tag="kill"):
+    """SIGKILL to the whole process tree; the node's flash goes with it unless kept."""
+
+    kind = "kill"
+    keep_flash: bool = False
+
+
+class Terminate(Fault, frozen=True, kw_only=True, tag="terminate"):
+    """SIGTERM to every process of the node, SIGKILL to what is left after ``grace_s``."""
+
+    kind = "terminate"
+    grace_s: Seconds = 30.0
+
+
+class Notice(Fault, frozen=True, kw_only=True, tag="notice"):
+    """The cloud's interruption notice, and the reclaim at its deadline.
+
+    At the deadline, or ``kill_after_s`` after the notice if that is given, the node gets SIGTERM
+    and ``shutdown_s`` later SIGKILL.
+    """
+
+    kind = "notice"
+    provider: Literal["aws"] = "aws"
+    lead_s: Seconds = 120.0
+    kill_after_s: Seconds | None = None
+    shutdown_s: Seconds = 2.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.kill_after_s is not None and self.kill_after_s > self.lead_s:
+            raise ValueError(f"kill_after_s = {self.kill_after_s} is after lead_s = {self.lead_s}")
+
+
+FaultKind = Kill | Terminate | Notice
+
+
+class Expectation(Value, frozen=True, kw_only=True):
+    """What must hold; what is left out follows from the trainer's promises."""
+
+    recovery_s: Seconds | None = None
+    catch_up_s: Seconds | None = None
+    rework_steps: Annotated[int, Meta(ge=0)] | None = None
+
+
+class Schedule(Value, frozen=True, kw_only=True):
+    """An ordered list of faults with the cluster they need and what is expected."""
+
+    title: str = ""
+    source: str = ""
+    imitates: str = ""
+    does_not_prove: str = ""
+    seed: Annotated[int, Meta(ge=0)] | None = None
+    cluster: ClusterSpec = ClusterSpec()
+    fault: tuple[FaultKind, ...] = ()
+    expect: Expectation = Expectation()
+
+    def check(self) -> None:
+        """Refuse what can be refused before anything runs.
+
+        Raises:
+            FileError: a target that matches no node of the cluster.
+        """
+        nodes = [*self.cluster.nodes(), COORDINATOR]
+        for index, fault in enumerate(self.fault):
+            target = fault.target
+            if target is None:
+                continue
+            unknown = set(target.nodes or ()) - {node.name for node in nodes}
+            later = {name for name in unknown if name.startswith("node-")}
+            if unknown - later or (later and not self._replaces()):
+                raise FileError(f"fault[{index}].target.nodes: no node {sorted(unknown)[0]!r}")
+            matching = [node for node in nodes if target.matches(node)]
+            if not matching and not later:
+                raise FileError(
+                    f"fault[{index}].target = {toml.dumps(target).strip()!r} matches no node of: "
+                    + ", ".join(f"{n.name} (zone {n.zone}, {n.family}, {n.pool})" for n in nodes)
+                )
+            if target.count is not None and target.count > len(matching) and not later:
+                raise FileError(
+                    f"fault[{index}].target.count = {target.count}: only {len(matching)} match"
+                )
+
+    def _replaces(self) -> bool:
+        return any(fault.replace_after_s is not None for fault in self.fault)
+
+
+COORDINATOR = Node(
+    name="coordinator", zone="reserved", family="reserved", pool="reserved", role="coordinator"
+)
+
+
+def load(name: str) -> tuple[str, Schedule]:
+    """Read a schedule by path or by its name in ``faults/``; returns its name and itself.
+
+    Raises:
+        ContentError: no such file.
+        FileError: the file does not hold a schedule.
+    """
+    path = content.find(name, "faults")
+    schedule = toml.read(path, Schedule)
+    schedule.check()
+    return path.stem, schedule
+
+
+def draw(seed: int, *component: object) -> float:
+    """A number in [0, 1) that depends on nothing but its arguments."""
+    text = "\0".join(map(str, (seed, *component)))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest()) / 2**56
+
+
+def choose(
+    fault: Fault, index: int, seed: int, live: Iterable[Node], puller: str = ""
+) -> list[str]:
+    """The names of the nodes that fault number ``index`` hits among those that live now.
+
+    Live nodes are ranked by a hash of (seed, fault, name), so that one seed takes the same nodes
+    in every run. ``puller`` is the node whose event or point pulled the trigger.
+    """
+    nodes = {node.name: node for node in live}
+    if fault.resolved is not None:
+        return [name for name in fault.resolved.nodes if name in nodes]
+    if fault.target is None and puller in nodes:
+        return [puller]
+    target = fault.target or Target(count=1)
+    matching = [name for name, node in nodes.items() if target.matches(node)]
+    ranked = sorted(matching, key=lambda name: (draw(seed, index, name), name))
+    if target.fraction is not None:
+        return ranked[: max(1, round(target.fraction * len(ranked)))]
+    return ranked[: target.count]
+
+
+def delay(fault: Fault, index: int, seed: int) -> float:
+    """Seconds between a fault's trigger and its acting, with its share of the jitter."""
+    if fault.resolved is not None:
+        return fault.resolved.delay_s
+    return fault.on.delay_s + fault.on.jitter_s * draw(seed, index, "jitter")
+
+
+def read(path: Path) -> Schedule:
+    """Read the ``schedule.toml`` of a run."""
+    return toml.read(path, Schedule)

@@ -1,0 +1,131 @@
+"""``python -m chaosspot.trainer --data FILE --steps N``: one rank of the reference trainer.
+
+Exit codes: 0 finished, or drained after a notice; 2 an option or a file cannot be used; 1 else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from chaosspot.trainer.config import InputError, StepReport, TrainConfig, TrainerError
+from chaosspot.trainer.quiet import quiet_torchft
+
+if TYPE_CHECKING:
+    from chaosspot.trainer.loop import Trainer
+
+__all__ = ["main", "parse"]
+
+_AWS_DEFAULT = "http://169.254.169.254"
+_METADATA_HELP = (
+    "poll this provider for a notice, at its usual address or at "
+    "$AWS_EC2_METADATA_SERVICE_ENDPOINT, which turns polling on by itself"
+)
+
+
+def parse(argv: list[str] | None, environ: Mapping[str, str]) -> TrainConfig:
+    """Options first, then the environment, then the defaults.
+
+    Raises:
+        InputError: a value is out of range.
+        SystemExit: usage errors (2) and ``--help`` (0).
+    """
+    default = {field.name: field.default for field in fields(TrainConfig)}
+    parser = argparse.ArgumentParser(prog="python -m chaosspot.trainer", description=__doc__)
+    option = parser.add_argument
+    option("--data", type=Path, required=True, metavar="FILE", help="learn from these bytes")
+    option("--steps", type=int, required=True, metavar="N", help="updates in all")
+    option("--flash", type=Path, metavar="DIR", help="this node's disk [$CHAOSSPOT_FLASH]")
+    option("--store", type=Path, metavar="DIR", help="what outlives nodes [$CHAOSSPOT_STORE]")
+    option("--lighthouse", metavar="URL", help="coordinator [$TORCHFT_LIGHTHOUSE; none: alone]")
+    option("--advertise-host", metavar="HOST", help="name under which peers reach this rank")
+    option("--metadata", choices=["aws"], help=_METADATA_HELP)
+    option("--snapshot-every", dest="snapshot_every_steps", type=int, metavar="STEPS")
+    option("--keep-snapshots", type=int, metavar="COUNT")
+    option("--micro-shards", type=int, metavar="M", help="parts of the global batch")
+    option("--micro-batch", dest="micro_batch_rows", type=int, metavar="ROWS")
+    option("--seq-len", dest="seq_len_bytes", type=int, metavar="BYTES")
+    for name in ("width", "layers", "heads", "seed", "threads"):
+        option(f"--{name}", type=int, metavar="N")
+    option("--lr", dest="learning_rate", type=float, metavar="RATE")
+    option("--sigterm-grace", dest="sigterm_grace_s", type=float, metavar="SECONDS")
+    option("--device", choices=["cpu", "cuda"])
+    option("--no-digest", dest="digest", action="store_false", default=None)
+    option("--verbose", action="store_true", default=None)
+    options = vars(parser.parse_args(argv))
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+
+    def path(name: str) -> Path | None:
+        return Path(environ[name]) if environ.get(name) else None
+
+    node, life = environ.get("CHAOSSPOT_NODE") or "node", environ.get("CHAOSSPOT_INCARNATION", "0")
+    endpoint = environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT")
+    if given.pop("metadata", None):
+        endpoint = endpoint or _AWS_DEFAULT
+    from_environment = {
+        "flash": path("CHAOSSPOT_FLASH"),
+        "store": path("CHAOSSPOT_STORE"),
+        "lighthouse": environ.get("TORCHFT_LIGHTHOUSE") or None,
+        "replica": f"{node}.{life}",
+        "metadata_endpoint": endpoint or None,
+    }
+    assert set(from_environment) <= set(default)
+    return TrainConfig(**(from_environment | given))
+
+
+def main(argv: list[str] | None = None, *, kind: type[Trainer] | None = None) -> int:
+    """Run one rank; the exit code. One clear line on stderr when something is wrong."""
+    try:
+        config = parse(argv, os.environ)
+        logging.basicConfig(
+            level=logging.INFO if config.verbose else logging.WARNING,
+            format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        )
+        quiet_torchft(config.verbose)
+        from chaosspot.trainer.loop import train
+
+        result = train(config, on_step=_print_step, kind=kind)
+    except InputError as error:
+        return _fail(2, error)
+    except TrainerError as error:
+        return _fail(1, error)
+    print(f"{result.reason} at step {result.step}, loss {result.loss}", flush=True)  # noqa: T201
+    return 0
+
+
+def _print_step(report: StepReport) -> None:
+    print(  # noqa: T201
+        f"step {report.step} loss {report.loss:.4f} world {report.world} "
+        f"generation {report.generation} seconds {report.seconds:.3f}",
+        flush=True,
+    )
+
+
+def _fail(code: int, error: Exception) -> int:
+    sys.stderr.write(f"error: {error}\n")
+    return code
+
+
+def exit_now(code: int) -> NoReturn:
+    """End the process at once: torchft leaves threads that a normal exit would wait for."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    try:
+        code = main()
+    except SystemExit as stop:  # argparse has said why
+        code = stop.code if isinstance(stop.code, int) else 2
+    except BaseException:  # noqa: BLE001 - the process ends here, whatever it was
+        traceback.print_exc()
+        code = 1
+    exit_now(code)

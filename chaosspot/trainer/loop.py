@@ -1,0 +1,343 @@
+"""The training loop of one rank.
+
+An *attempt* is: quorum, own share of the gradients, exact sum, commit, update. It either commits
+on this rank or leaves its state untouched and is made again. Between attempts, and only there,
+the rank snapshots, joins, drains and leaves.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from chaosspot import probe
+from chaosspot.trainer.config import InputError, StepReport, TrainConfig, TrainResult
+from chaosspot.trainer.data import ByteData
+from chaosspot.trainer.lighthouse import local_url, start_lighthouse
+from chaosspot.trainer.membership import Attempt, Interrupted, Membership
+from chaosspot.trainer.notice import NoticeBoard, sigterm_is_a_notice
+from chaosspot.trainer.plan import (
+    drain_plan,
+    is_uploader,
+    keep_waiting,
+    owned_shards,
+    snapshot_due,
+)
+from chaosspot.trainer.reduction import ExactReduction
+from chaosspot.trainer.restore import Recovery
+from chaosspot.trainer.snapshot.flash import Flash
+from chaosspot.trainer.snapshot.staging import Staged
+from chaosspot.trainer.snapshot.store import DirectoryStore, Store
+from chaosspot.trainer.snapshot.uploader import Uploader
+from chaosspot.trainer.snapshot.worker import Worker
+from chaosspot.trainer.state import TrainState
+from chaosspot.trainer.watcher import AwsWatcher
+
+__all__ = ["Trainer", "train"]
+
+_log = logging.getLogger(__name__)
+
+_FLASH_PATIENCE_S = 2.0  # a snapshot is skipped when the one before is still being written then
+_LAST_UPLOAD_S = 60.0  # for the last snapshot of a finished run
+
+
+def train(
+    config: TrainConfig,
+    *,
+    on_step: Callable[[StepReport], None] | None = None,
+    kind: type[Trainer] | None = None,
+) -> TrainResult:
+    """Train until the last step, or until this node is to go.
+
+    Args:
+        on_step: called after every commit of this rank, in the training thread.
+        kind: the class that does it; one that overrides a method of :class:`Trainer`.
+
+    Raises:
+        InputError: an option or the data file cannot be used.
+        TrainerError: no peers, or a gradient that is not finite; the message says what to do.
+    """
+    if config.device == "cuda" and not torch.cuda.is_available():
+        raise InputError("device='cuda', but torch finds no CUDA device here")
+    torch.set_num_threads(config.threads)
+    reason = "error"
+    try:
+        with ExitStack() as stack:
+            result = (kind or Trainer)(config, stack, on_step).run()
+            reason = result.reason
+    finally:
+        probe.emit("exit", reason=reason)
+    return result
+
+
+class Trainer:
+    """One rank. ``stack`` owns its threads, files and servers and ends them in reverse order."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        stack: ExitStack,
+        on_step: Callable[[StepReport], None] | None = None,
+    ) -> None:
+        self.config = config
+        self.data = stack.enter_context(
+            ByteData(
+                config.data,
+                seq_len_bytes=config.seq_len_bytes,
+                rows=config.micro_batch_rows,
+                seed=config.seed,
+            )
+        )
+        self.board = NoticeBoard()
+        stack.enter_context(sigterm_is_a_notice(self.board, config.sigterm_grace_s))
+        if config.metadata_endpoint:
+            stack.enter_context(AwsWatcher(config.metadata_endpoint, self.board))
+        self.device = torch.device(config.device)
+        self.state = TrainState(config, self.device)
+        self.reduction = ExactReduction(self.state.n, config.micro_shards, self.device)
+        self.staged = Staged(self.state)
+        self.job = config.job_id(self.data.id)
+        self.flash = Flash(_flash_root(config.flash, stack), config.keep_snapshots)
+        self.store: Store | None = DirectoryStore(config.store) if config.store else None
+        self.uploader = (
+            stack.enter_context(
+                Uploader(self.flash, self.store, job=self.job, keep=config.keep_snapshots)
+            )
+            if self.store
+            else None
+        )
+        self.writer = stack.enter_context(Worker("flash"))
+        self.recovery = Recovery(local=self.flash.files, store=self.store, job=self.job)
+        lighthouse = config.lighthouse
+        if lighthouse is None:
+            server = start_lighthouse("127.0.0.1:0")
+            stack.callback(server.shutdown)
+            lighthouse = local_url(server)
+        self.membership = Membership(
+            lighthouse=lighthouse,
+            replica=config.replica,
+            advertise_host=config.advertise_host,
+            save=self.state.state_dict,
+            load=self.state.load_state_dict,
+            go_on=lambda: keep_waiting(self.board.time_left_s()),
+            collective_timeout_s=config.heal_timeout_s,
+            quorum_timeout_s=config.quorum_timeout_s,
+            quorum_attempts=config.quorum_attempts,
+        )
+        stack.callback(self.membership.leave)
+        self.joined = False
+        self.attempt = Attempt(generation=0, world=0, rank=None, healed=False)  # the latest
+        self.digest: str | None = None
+        self.loss: float | None = None
+        self.restored: list[tuple[int, str]] = []
+        self._on_step = on_step
+        self._committed_at = time.monotonic()
+
+    def run(self) -> TrainResult:
+        """Make attempts until the last step is committed or a notice has come."""
+        while self.state.step < self.config.steps:
+            self.board.report()
+            if self.board.time_left_s() is not None:
+                return self.drain()
+            if not self.joined:
+                self.recovery.look()
+            try:
+                self.attempt = self.membership.begin()
+            except Interrupted:
+                return self.drain()
+            if self.attempt.healed:
+                self.took_over("peer")
+            if self.joined or self.join():
+                self.step()
+        return self.finish()
+
+    def join(self) -> bool:
+        """Take part for the first time; False when a snapshot was loaded and peers must be asked
+        again, because they may have loaded another one.
+
+        Peers' memory came first, in the quorum. A snapshot beyond it is still right: all states
+        of one job lie on one trajectory, and the peers then heal from this rank.
+        """
+        candidates = self.recovery.candidates(self.state.step)
+        if candidates:
+            self.membership.abandon()  # before reading, so that peers do not wait for it
+            if found := self.recovery.load(self.state, candidates):
+                self.took_over(found.tier)
+                self.membership.move_to(self.state.step)
+            return False
+        self.joined = True
+        self._emit_membership("join")
+        return True
+
+    def took_over(self, source: Literal["peer", "local", "store"]) -> None:
+        """Account for a state that came from elsewhere. At step 0 peers only agree on a start."""
+        self.digest = None
+        if self.state.step > 0:
+            self.restored.append((self.state.step, source))
+            probe.emit("restore", step=self.state.step, source=source)
+
+    def step(self) -> None:
+        """One attempt at the next step."""
+        step = self.state.step + 1
+        attempt = self.attempt
+        parent = self.current_digest()
+        probe.emit("begin", step=step, generation=attempt.generation, world=attempt.world)
+        self.compute(step, self.shards(attempt))
+        probe.point("step.before-allreduce")
+        self.membership.all_reduce(self.reduction.to_host())
+        probe.point("step.before-commit")
+        if not self.membership.commit():
+            return
+        self.apply()
+        self.digest = None
+        self.loss = self.reduction.loss()
+        probe.emit(
+            "commit",
+            step=step,
+            generation=attempt.generation,
+            world=attempt.world,
+            loss=self.loss,
+            digest=self.current_digest(),
+            parent=parent,
+            samples=self.reduction.samples(),
+        )
+        probe.point("step.after-commit")
+        if snapshot_due(step, self.config.snapshot_every_steps, self.config.steps):
+            self.snapshot(upload=is_uploader(attempt.rank))
+        self._report(attempt)
+
+    def shards(self, attempt: Attempt) -> Iterable[int]:
+        """Micro-shards of the global batch that this rank computes."""
+        return owned_shards(attempt.rank, attempt.world, self.config.micro_shards)
+
+    def compute(self, step: int, shards: Iterable[int]) -> None:
+        """Fill the reduction's buffer with the gradients and losses of ``shards``."""
+        self.reduction.clear()
+        for shard in shards:
+            self.state.gradient.zero_()
+            loss = self.state.model.loss(self.data.batch(step, shard).to(self.device))
+            loss.backward()  # type: ignore[no-untyped-call]
+            self.reduction.add(shard, self.state.gradient, loss)
+
+    def apply(self) -> None:
+        """Update the state with the summed gradients."""
+        self.reduction.gradient_into(self.state.gradient)
+        self.state.update()
+
+    def current_digest(self) -> str | None:
+        """Digest of the state as it is; None when digests are off."""
+        if self.config.digest and self.digest is None:
+            self.digest = self.state.digest()
+        return self.digest
+
+    def snapshot(self, *, upload: bool) -> None:
+        """Copy the state; write it to flash, and then upload it, while training goes on."""
+        if not self.writer.wait_idle(_FLASH_PATIENCE_S):
+            _log.warning("snapshot of step %d skipped: flash is busy", self.state.step)
+            return
+        self.staged.copy(self.state)
+        step, attempt, digest = self.state.step, self.attempt, self.current_digest()
+        probe.emit("snapshot", step=step, stage="staged", bytes=self.staged.data_bytes, shards=1)
+
+        def write() -> None:
+            manifest = self.staged.manifest(
+                world=attempt.world, generation=attempt.generation, job=self.job, digest=digest
+            )
+            in_use = self.uploader.in_use if self.uploader else ()
+            self.flash.write(self.staged, manifest, in_use)
+            probe.emit("snapshot", step=step, stage="local", bytes=manifest.data_bytes, shards=1)
+            if upload and self.uploader:
+                self.uploader.submit(step)
+
+        self.writer.submit(write)
+
+    def drain(self) -> TrainResult:
+        """Leave between two steps and make the last one durable before the deadline.
+
+        The state is copied before leaving and written after it: peers, who ask for the next
+        quorum meanwhile, do not wait for a disk or a store.
+        """
+        self.board.report()
+        self._emit_membership("drain")
+        step = self.state.step
+        plan = drain_plan(
+            time_left_s=self._time_left_s(),
+            on_flash=step == 0 or step in self.flash.steps() or step == self.staged.step,
+            in_store=step == 0,
+            has_store=self.uploader is not None,
+        )
+        if plan.snapshot:
+            self.snapshot(upload=False)
+        self.leave()
+        if plan.upload and self.uploader and self.writer.wait_idle(plan.upload_timeout_s):
+            self.uploader.submit(step)  # does nothing when the store has it already
+            self.uploader.wait(min(plan.upload_timeout_s, self._time_left_s()))
+        else:
+            self.writer.wait_idle(max(0.0, self._time_left_s() - 0.5))
+        return self._result("drained")
+
+    def finish(self) -> TrainResult:
+        """Leave after the last step and wait for its snapshot."""
+        self.leave()
+        self.writer.wait_idle(_LAST_UPLOAD_S)
+        if self.uploader and not self.uploader.wait(_LAST_UPLOAD_S):
+            _log.warning("the last snapshot did not reach the store in %g s", _LAST_UPLOAD_S)
+        self.board.report()
+        return self._result("finished")
+
+    def leave(self) -> None:
+        """Leave the membership; peers go on without this rank."""
+        probe.point("drain.before-leave")
+        self.membership.leave()
+        self._emit_membership("leave")
+
+    def _time_left_s(self) -> float:
+        left = self.board.time_left_s()
+        return _LAST_UPLOAD_S if left is None else left
+
+    def _emit_membership(self, event: str) -> None:
+        at = self.attempt
+        probe.emit(event, step=self.state.step, generation=at.generation, world=at.world)
+
+    def _report(self, attempt: Attempt) -> None:
+        now = time.monotonic()
+        seconds, self._committed_at = now - self._committed_at, now
+        if self._on_step and self.loss is not None:
+            self._on_step(
+                StepReport(
+                    step=self.state.step,
+                    loss=self.loss,
+                    generation=attempt.generation,
+                    world=attempt.world,
+                    digest=self.digest,
+                    seconds=seconds,
+                )
+            )
+
+    def _result(self, reason: Literal["finished", "drained"]) -> TrainResult:
+        return TrainResult(
+            step=self.state.step,
+            loss=self.loss,
+            digest=self.current_digest(),
+            reason=reason,
+            restored=tuple(self.restored),
+        )
+
+
+def _flash_root(root: Path | None, stack: ExitStack) -> Path:
+    """The given directory, made; or a temporary one for this run."""
+    if root is None:
+        return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="chaosspot-flash-")))
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(f"flash directory cannot be made: {str(root)!r}: {reason}") from error
+    return root

@@ -1,0 +1,193 @@
+"""The plug-in contract: how any trainer is launched and read, and what it promises.
+
+A description is a TOML file. Paths in it may be relative to the folder that holds ``faults/``,
+``suites/`` and ``fixtures/``. These placeholders are filled in commands and environment values:
+
+=================  =============================================================
+``{python}``       the interpreter that runs the harness
+``{content}``      the folder of ``faults/``, ``suites/`` and ``fixtures/``
+``{coordinator}``  ``HOST:PORT`` for the coordinator to listen at
+``{steps}``        the step to stop at
+=================  =============================================================
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+from msgspec.structs import replace
+
+from chaosspot import content, toml
+from chaosspot.toml import FileError, Value
+
+__all__ = ["Coordinator", "Patterns", "Promises", "Sick", "Timeouts", "Trainer", "load"]
+
+Positive = Annotated[float, Meta(gt=0.0)]
+
+# What a trainer inherits from the harness's own environment; all else it must name.
+_INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
+
+
+class Promises(Value, frozen=True, kw_only=True):
+    """What a trainer vouches for. What it does not promise is measured, not judged.
+
+    ``snapshot_every_steps`` bounds rework, with one more for the step in flight. With
+    ``peers_hold_state`` the bound is the step in flight alone while any worker survives.
+    """
+
+    exact: Literal["any-world", "same-world", "none"] = "none"
+    samples: Literal["exactly-once", "at-least-once", "none"] = "none"
+    snapshot_every_steps: Annotated[int, Meta(ge=1)] | None = None
+    peers_hold_state: bool = False
+    drains_on_notice: bool = False
+    recovery_s: Positive | None = None
+    catch_up_s: Positive | None = None
+
+
+class Timeouts(Value, frozen=True, kw_only=True):
+    """Limits in seconds: to the first commit of every worker, between commits, in all."""
+
+    start_s: Positive = 120.0
+    stall_s: Positive = 60.0
+    run_s: Positive = 900.0
+
+
+class Coordinator(Value, frozen=True, kw_only=True):
+    """What the reserved coordinator node runs (Lighthouse, rendezvous, parameter server)."""
+
+    command: Annotated[tuple[str, ...], Meta(min_length=1)]
+
+
+class Patterns(Value, frozen=True, kw_only=True):
+    """Regular expressions over a trainer's output, for one that does not call the probe.
+
+    Named groups become the event's fields: ``step`` and, where printed, ``loss``,
+    ``generation``, ``world``, ``source``.
+    """
+
+    begin: str | None = None
+    commit: str | None = None
+    restore: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            pattern = getattr(self, name)
+            try:
+                if pattern is not None and "step" not in re.compile(pattern).groupindex:
+                    raise ValueError(f"{name} = {pattern!r} has no group (?P<step>...)")
+            except re.error as error:
+                raise ValueError(
+                    f"{name} = {pattern!r} is no regular expression: {error}"
+                ) from error
+
+    def parse(self, line: str) -> dict[str, Any] | None:
+        """The event that a line of output means, if any."""
+        for event in self.__struct_fields__:
+            pattern = getattr(self, event)
+            if pattern is not None and (match := re.search(pattern, line)):
+                fields = {k: _number(v) for k, v in match.groupdict().items() if v is not None}
+                return {"event": event, **fields}
+        return None
+
+
+class Sick(Value, frozen=True, kw_only=True):
+    """For a trainer with a planted bug: the finding it must produce, and those that follow."""
+
+    bug: str
+    finding: str
+    follows: tuple[str, ...] = ()
+    healthy: str = "minimal"
+    schedule: str = "sudden-kill"
+
+
+class Trainer(Value, frozen=True, kw_only=True):
+    """What is attacked."""
+
+    name: str = ""
+    title: str = ""
+    command: Annotated[tuple[str, ...], Meta(min_length=1)]
+    ranks_per_node: Annotated[int, Meta(ge=1)] = 1
+    min_nodes: Annotated[int, Meta(ge=1)] = 1
+    python_path: tuple[str, ...] = ()
+    environment: dict[str, str] = {}
+    coordinator: Coordinator | None = None
+    patterns: Patterns | None = None
+    timeouts: Timeouts = Timeouts()
+    promises: Promises = Promises()
+    sick: Sick | None = None
+
+    def argv(self, command: tuple[str, ...], values: Mapping[str, str]) -> tuple[str, ...]:
+        """A command with its placeholders filled."""
+        return tuple(_fill(part, values) for part in command)
+
+    def surroundings(self, values: Mapping[str, str]) -> dict[str, str]:
+        """The environment that every process of the trainer gets, before what a node adds."""
+        inherited = {key: os.environ[key] for key in _INHERITED if key in os.environ}
+        paths = [str(_resolve(path)) for path in self.python_path]
+        own = {key: _fill(value, values) for key, value in self.environment.items()}
+        return {
+            **inherited,
+            "PYTHONPATH": os.pathsep.join(paths),
+            "PYTHONUNBUFFERED": "1",
+            **own,
+        }
+
+
+def load(name: str) -> Trainer:
+    """Read a description by path, or by its name in ``fixtures/trainers`` or ``suites/sick``.
+
+    Raises:
+        ContentError: no such file.
+        FileError: the file is no description; or it names a path that does not exist.
+    """
+    path = content.find(name, "fixtures/trainers", "suites/sick")
+    trainer = toml.read(path, Trainer)
+    for folder in trainer.python_path:
+        if not _resolve(folder).is_dir():
+            raise FileError(f"{path}: python_path: no directory {folder!r}")
+    for command in (trainer.command, trainer.coordinator.command if trainer.coordinator else ()):
+        for part in (*command, *trainer.environment.values()):
+            _fill(part, _SAMPLE, origin=str(path))
+    return replace(trainer, name=path.stem)
+
+
+def values(*, coordinator: str, steps: int) -> dict[str, str]:
+    """What the placeholders of a description stand for in one run."""
+    return {
+        "python": sys.executable,
+        "content": str(content.content_root()),
+        "coordinator": coordinator,
+        "steps": str(steps),
+    }
+
+
+_SAMPLE = {"python": "", "content": "", "coordinator": "", "steps": ""}
+
+
+def _fill(text: str, values: Mapping[str, str], *, origin: str = "") -> str:
+    try:
+        return text.format_map(values)
+    except (KeyError, ValueError, IndexError, AttributeError) as error:
+        valid = ", ".join(f"{{{key}}}" for key in _SAMPLE)
+        raise FileError(
+            f"{origin}: bad placeholder in {text!r}: {error}; valid: {valid}"
+        ) from error
+
+
+def _resolve(path: str) -> Path:
+    return content.content_root() / Path(path).expanduser()
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,97 @@
+"""What can be undone: one struct a kind, in one closed union.
+
+A later kind (a paused process, a firewall rule, a container) is one more struct here and one
+more name in :data:`Undo`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from chaosspot.undo import ending, procfs
+from chaosspot.undo.procfs import Process
+
+__all__ = ["Directory", "ProcessTree", "Undo"]
+
+
+class _Undo(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"
+):
+    def describe(self) -> str:
+        """What there is to undo, for people."""
+        raise NotImplementedError
+
+    def heal(self) -> str | None:
+        """Undo it and see that it is undone; says what was done, None if nothing was left.
+
+        May be called any number of times, by any process of this user.
+
+        Raises:
+            OSError: it is not undone.
+        """
+        raise NotImplementedError
+
+
+class ProcessTree(_Undo, frozen=True, tag="process-tree"):
+    """A node's processes: what is below its supervisor, and what holds its cookie.
+
+    Written without ``supervisor`` before the supervisor is started, with it afterwards.
+    """
+
+    name: str
+    cookie: str
+    boot: str
+    supervisor: int | None = None
+    start_ticks: int = 0
+
+    def describe(self) -> str:
+        who = f" (supervisor {self.supervisor})" if self.supervisor else ""
+        return f"processes of {self.name}{who}"
+
+    def heal(self) -> str | None:
+        if self.boot != procfs.boot_id():
+            return None  # no process outlives its boot
+        root = None
+        if self.supervisor is not None:
+            root = Process(self.supervisor, 0, self.start_ticks, alive=True)
+        taken = ending.end(root, procfs.TREE, self.cookie)
+        if not taken:
+            return None
+        pids = ", ".join(map(str, taken[:8])) + (", ..." if len(taken) > 8 else "")
+        return f"killed {len(taken)} {self.describe()}: {pids}"
+
+
+class Directory(_Undo, frozen=True, tag="directory"):
+    """A directory that must not outlive the run. ``within`` is the directory it may be in."""
+
+    path: str
+    within: str
+
+    def describe(self) -> str:
+        return f"directory {self.path}"
+
+    def heal(self) -> str | None:
+        path, within = Path(self.path), Path(self.within)
+        if not os.path.lexists(path):
+            return None
+        real = path.parent.resolve() / path.name
+        limit = within.resolve()
+        # A record is a file that anyone may have damaged, and what it asks for cannot be undone.
+        if limit in (Path(limit.anchor), Path.home()) or path.name in ("", "..", "."):
+            raise OSError(f"refuses to remove {self.path}: {self.within} is no place for a run")
+        if limit not in real.parents:
+            raise OSError(f"refuses to remove {self.path}: it is not inside {self.within}")
+        if path.is_symlink():
+            path.unlink()
+        else:
+            shutil.rmtree(path)
+        if os.path.lexists(path):
+            raise OSError(f"{self.path} came back after it was removed")
+        return f"removed {self.describe()}"
+
+
+Undo = ProcessTree | Directory

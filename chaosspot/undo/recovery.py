@@ -1,0 +1,118 @@
+"""What dead runs left: undone at every start, and by ``chaosspot cleanup``."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import msgspec
+
+from chaosspot.undo import ending, journal, procfs, state
+
+__all__ = ["Healed", "heal_dead_runs"]
+
+_ABANDONED_S = 3600.0  # a lease takes milliseconds to get its name or to be removed
+
+
+class Healed(msgspec.Struct, frozen=True, kw_only=True):
+    """A run whose harness died, and what was undone for it.
+
+    ``run`` and ``owner_pid`` are None when the lease does not tell any more. With ``problems``
+    something may still be there; what can be tried again is tried at the next start.
+    """
+
+    lease: str
+    run: Path | None
+    owner_pid: int | None
+    by_guardian: bool
+    done: tuple[str, ...]
+    problems: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        run = f"run {self.run}" if self.run else f"a run (lease {self.lease})"
+        owner = f" of process {self.owner_pid}" if self.owner_pid is not None else ""
+        who = "its guardian" if self.by_guardian else "this start"
+        lines = [f"{run}{owner} had died; {who} cleaned up: {'; '.join(self.done) or 'nothing'}"]
+        return "\n  ".join([*lines, *(f"PROBLEM: {text}" for text in self.problems)])
+
+
+def heal_dead_runs() -> list[Healed]:
+    """Undo what dead runs left, and tell what their guardians undid.
+
+    Runs that live are not touched: they or their guardians hold the lock.
+    """
+    healed = []
+    home = state.leases()
+    for directory in sorted(home.iterdir()) if home.is_dir() else ():
+        if directory.name.startswith("."):
+            _remove_abandoned(directory)
+            continue
+        if not directory.is_dir() or (lock := state.take_lock(directory)) is None:
+            continue
+        try:
+            result = _heal(directory)
+        finally:
+            os.close(lock)
+        if result is not None:
+            healed.append(result)
+    return healed
+
+
+def _heal(directory: Path) -> Healed | None:
+    """Undo one dead run, with its lock held."""
+    owner: state.Owner | None = None
+    rescue: state.Rescue | None = None
+    damaged: list[str] = []
+    try:
+        owner = state.read(directory / "lease.json", state.Owner)
+        if (directory / "healed.json").exists():
+            rescue = state.read(directory / "healed.json", state.Rescue)
+    except (OSError, ValueError) as error:
+        damaged.append(f"broken lease: {error}")
+    promised, lines = journal.read(directory / "undo.jsonl")
+    damaged += lines
+    records = journal.Journal(directory / "undo.jsonl")
+    done, failed = journal.heal(promised, records)
+    records.close()
+    try:
+        # Found by the cookie alone, which is the directory's name: needs no record to be whole.
+        if pids := ending.end(None, procfs.RUN, directory.name):
+            done.append(f"killed processes of no node: {', '.join(map(str, pids))}")
+    except OSError as error:
+        failed.append(str(error))
+    if not failed:
+        _remove(directory, keep=bool(damaged))
+    if not (done or rescue or damaged or failed):
+        return None  # its owner died while it was closing it: nothing had been left
+    return Healed(
+        lease=directory.name,
+        run=Path(owner.run) if owner else None,
+        owner_pid=owner.pid if owner else None,
+        by_guardian=rescue is not None,
+        done=(*(rescue.healed if rescue else ()), *done),
+        # What its guardian could not do was just tried again, and is told once if it still fails.
+        problems=(*damaged, *failed),
+    )
+
+
+def _remove(directory: Path, *, keep: bool) -> None:
+    """Take a lease away; one that was broken is kept aside for people to look at."""
+    if keep:
+        aside = directory.parents[1] / "broken" / directory.name
+        aside.parent.mkdir(exist_ok=True)
+        directory.rename(aside)
+        return
+    hidden = directory.with_name(f".closed-{directory.name}")
+    directory.rename(hidden)
+    shutil.rmtree(hidden, ignore_errors=True)
+
+
+def _remove_abandoned(directory: Path) -> None:
+    """A lease whose owner died before it was complete or while it was removed: it owes nothing."""
+    try:
+        if time.time() - directory.stat().st_mtime > _ABANDONED_S:
+            shutil.rmtree(directory, ignore_errors=True)
+    except FileNotFoundError:
+        pass

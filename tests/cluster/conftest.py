@@ -1,0 +1,103 @@
+"""What the tests of clusters share: a private state directory, and a census of their own."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from chaosspot.cluster import Launch
+from chaosspot.schedule import Node
+from chaosspot.undo import Lease
+
+FAMILY = Path(__file__).with_name("family.py")
+
+
+class Family:
+    """Launches of ``family.py``, and who of them lives."""
+
+    def __init__(self, directory: Path) -> None:
+        self.number = str(secrets.randbelow(9 * 10**8) + 10**8)
+        self._directory = directory
+
+    def log(self, name: str) -> Path:
+        return self._directory / "logs" / f"{name}.log"
+
+    def launch(self, name: str, kind: str, *more: str, ranks: int = 1) -> Launch:
+        argv = (sys.executable, "-I", "-S", str(FAMILY), kind, self.number, *more)
+        return Launch(argv=argv, environments=({"A": "1"},) * ranks, log=self.log(name))
+
+    def alive(self) -> list[psutil.Process]:
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.pid == os.getpid() or self.number not in process.cmdline():
+                    continue
+                if process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+            except psutil.NoSuchProcess:
+                continue
+        return found
+
+    def asleep(self) -> int:
+        """How many have become what they stay: a signal within execve would be lost."""
+        return sum(process.cmdline()[:1] == ["sleep"] for process in self.alive())
+
+
+def wait_until(condition: Callable[[], object], *, within_s: float, what: str = "") -> float:
+    """Poll until true; returns how long it took."""
+    began = time.monotonic()
+    while not condition():
+        if time.monotonic() - began > within_s:
+            raise AssertionError(f"not within {within_s} s: {what or condition}")
+        time.sleep(0.005)
+    return time.monotonic() - began
+
+
+@pytest.fixture(autouse=True)
+def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    home = tmp_path / "state"
+    monkeypatch.setenv("CHAOSSPOT_STATE_HOME", str(home))
+    return home
+
+
+@pytest.fixture
+def run_directory(tmp_path: Path) -> Path:
+    run = tmp_path / "run"
+    run.mkdir()
+    return run
+
+
+@pytest.fixture
+def lease(run_directory: Path) -> Iterator[Lease]:
+    lease = Lease.open(run_directory)
+    yield lease
+    left = lease.close()
+    assert left == []
+    assert not lease.directory.exists()
+
+
+@pytest.fixture
+def family(run_directory: Path) -> Iterator[Family]:
+    family = Family(run_directory)
+    yield family
+    left = family.alive()
+    for process in left:
+        process.kill()
+    assert left == []
+
+
+@pytest.fixture
+def make_node() -> Callable[[str], Node]:
+    return lambda name: Node(name=name, zone="a", family="f", pool="spot", role="worker")
+
+
+@pytest.fixture(name="wait_until")
+def _wait_until() -> Callable[..., float]:
+    return wait_until

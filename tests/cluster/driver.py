@@ -1,0 +1,34 @@
+# ruff: noqa: T201 - its output is what it is for
+"""A harness to be killed: driver.py RUN NUMBER. Starts three nodes, says so, waits."""
+
+import sys
+from pathlib import Path
+
+import anyio
+
+from chaosspot.cluster import Launch
+from chaosspot.cluster.processes import ProcessCluster
+from chaosspot.schedule import Node
+from chaosspot.undo import Lease, heal_dead_runs
+
+
+async def main(run: Path, number: str) -> None:
+    family = str(Path(__file__).with_name("family.py"))
+    with Lease.open(run) as lease:
+        async with ProcessCluster(run=run, lease=lease) as cluster:
+            print("open", flush=True)
+            for index in range(3):
+                node = Node(name=f"node-{index}", zone="a", family="f", pool="spot", role="worker")
+                launch = Launch(
+                    argv=(sys.executable, "-I", "-S", family, "tree", number),
+                    environments=({}, {}),
+                    log=run / "logs" / f"{node.name}.log",
+                )
+                await cluster.start(node, launch)
+            print("started", flush=True)
+            await anyio.sleep_forever()
+
+
+for healed in heal_dead_runs():
+    print(healed, flush=True)
+anyio.run(main, Path(sys.argv[1]), sys.argv[2])

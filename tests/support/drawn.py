@@ -1,0 +1,88 @@
+"""Hypothesis strategies for whole schedules, for the tests of what reads and writes them."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from chaosspot.schedule import (
+    ClusterSpec,
+    Expectation,
+    FaultKind,
+    Group,
+    Kill,
+    Notice,
+    Resolved,
+    Schedule,
+    Target,
+    Terminate,
+    Trigger,
+)
+
+seconds = st.floats(0.0, 1e6, allow_nan=False)
+counts = st.integers(1, 10_000)
+names = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,8}", fullmatch=True)
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+
+
+def maybe(strategy: st.SearchStrategy) -> st.SearchStrategy:
+    return st.none() | strategy
+
+
+triggers = st.one_of(
+    st.builds(Trigger, at_s=seconds, delay_s=seconds, jitter_s=seconds),
+    st.builds(Trigger, at_step=counts, delay_s=seconds, jitter_s=seconds),
+    st.builds(Trigger, event=names, nth=counts, delay_s=seconds, jitter_s=seconds),
+    st.builds(Trigger, point=names, nth=counts),
+)
+targets = st.builds(
+    Target,
+    nodes=maybe(st.lists(names, min_size=1, max_size=3).map(tuple)),
+    count=maybe(counts),
+    zone=maybe(names),
+    family=maybe(names),
+    pool=maybe(st.sampled_from(["spot", "reserved"])),
+    role=st.sampled_from(["worker", "coordinator"]),
+) | st.builds(Target, fraction=st.floats(0.01, 1.0))
+common = {
+    "on": triggers,
+    "target": maybe(targets),
+    "replace_after_s": maybe(seconds),
+    "resolved": maybe(
+        st.builds(
+            Resolved,
+            nodes=st.lists(names, max_size=3).map(tuple),
+            delay_s=seconds,
+            injected_s=seconds,
+            step=counts,
+        )
+    ),
+}
+faults: st.SearchStrategy[FaultKind] = st.one_of(
+    st.builds(Kill, keep_flash=st.booleans(), **common),
+    st.builds(Terminate, grace_s=seconds, **common),
+    st.builds(Notice, lead_s=seconds, shutdown_s=seconds, **common),
+)
+groups = st.builds(
+    Group,
+    count=st.integers(1, 6),
+    zones=st.lists(names, min_size=1, max_size=3).map(tuple),
+    family=names,
+    pool=st.sampled_from(["spot", "reserved"]),
+)
+clusters = st.builds(ClusterSpec, group=st.lists(groups, min_size=1, max_size=3).map(tuple))
+schedules = st.builds(
+    Schedule,
+    title=texts,
+    source=texts,
+    imitates=texts,
+    does_not_prove=texts,
+    seed=maybe(st.integers(0, 2**63 - 1)),
+    cluster=clusters,
+    fault=st.lists(faults, max_size=3).map(tuple),
+    expect=st.builds(
+        Expectation,
+        recovery_s=maybe(seconds),
+        catch_up_s=maybe(seconds),
+        rework_steps=maybe(st.integers(0, 1000)),
+    ),
+)

@@ -1,0 +1,141 @@
+"""Real processes, real torchft: what must hold after kills, cold starts and notices.
+
+The measure is always the same: the digest after every step equals that of one undisturbed rank.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import Cluster
+
+pytestmark = pytest.mark.slow
+
+ENDLESS = 100_000
+NODES = ("a", "b", "c")
+
+
+def same(found: dict[int, str], expected: dict[int, str]) -> None:
+    common = found.keys() & expected.keys()
+    assert len(common) >= 5
+    assert {step: found[step] for step in common} == {step: expected[step] for step in common}
+
+
+def full_world(cluster: Cluster, size: int = len(NODES)) -> None:
+    for node in cluster.workers:
+        cluster.wait("commit", lambda event: event["world"] == size, node=node)
+
+
+def test_three_ranks_equal_one_and_all_finish(
+    cluster: Cluster, undisturbed: dict[int, str]
+) -> None:
+    for node in NODES:
+        cluster.start(node, steps=40)
+    assert [cluster.ended(node) for node in NODES] == [0, 0, 0], cluster.logs()
+    digests = cluster.assert_one_trajectory()
+    assert max(digests) == 40
+    same(digests, undisturbed)
+    assert {event["reason"] for event in cluster.events("exit")} == {"finished"}
+    last = [event["t"] for event in cluster.events("leave")]
+    assert max(last) - min(last) < 2.0, "finishing stalled others"
+
+
+def test_a_kill_costs_about_a_second_and_nothing_else(
+    cluster: Cluster, undisturbed: dict[int, str]
+) -> None:
+    for node in NODES:
+        cluster.start(node, steps=ENDLESS)
+    full_world(cluster)
+    at = cluster.kill("b")
+    resumed = cluster.wait("commit", lambda e: e["t"] > at and e["world"] == 2)
+    assert resumed["t"] - at < 5.0
+    cluster.start("b", steps=ENDLESS)
+    cluster.wait("restore", lambda e: e["source"] == "peer" and e["incarnation"] == 1, node="b")
+    cluster.wait("commit", lambda e: e["t"] > at and e["world"] == 3, node="b")
+    digests = cluster.assert_one_trajectory()
+    assert sorted(digests) == list(range(1, max(digests) + 1)), "a step was lost"
+    same(digests, undisturbed)
+
+
+def test_after_all_are_killed_new_nodes_go_on_from_the_store(
+    cluster: Cluster, undisturbed: dict[int, str]
+) -> None:
+    for node in NODES:
+        cluster.start(node, steps=ENDLESS)
+    durable = cluster.wait("snapshot", lambda e: e["stage"] == "durable" and e["step"] >= 4)
+    at = cluster.kill(*NODES)
+    cluster.start("d", steps=ENDLESS)
+    restored = cluster.wait("restore", node="d")
+    assert (restored["source"], restored["step"] >= durable["step"]) == ("store", True)
+    cluster.wait("commit", lambda e: e["step"] > restored["step"], node="d")
+    cluster.start("e", steps=ENDLESS)  # seconds later: heals from the first
+    assert cluster.wait("restore", node="e")["source"] == "peer"
+    joint = cluster.wait("commit", lambda e: e["world"] == 2, node="e")
+    cluster.wait("commit", lambda e: e["step"] >= joint["step"] + 3, node="d")
+    late = [event for event in cluster.events("commit") if event["t"] > at]
+    assert min(event["step"] for event in late) == restored["step"] + 1, "work was repeated"
+    same(cluster.assert_one_trajectory(), undisturbed)
+
+
+def test_ranks_that_load_different_snapshots_end_up_at_the_newest(
+    cluster: Cluster, undisturbed: dict[int, str]
+) -> None:
+    root = cluster.root
+    own = {node: (root / f"flash-{node}", root / f"store-{node}") for node in ("old", "new")}
+    for node, steps in (("old", 4), ("new", 8)):
+        flash, store = own[node]
+        cluster.start(node, steps=steps, alone=True, flash=flash, store=store)
+    assert [cluster.ended(node) for node in own] == [0, 0], cluster.logs()
+    at = time.monotonic()
+    for node, (flash, store) in own.items():
+        cluster.start(node, steps=ENDLESS, flash=flash, store=store)
+    cluster.start("none", steps=ENDLESS, store=root / "store-none")
+    for node in cluster.workers:
+        cluster.wait("commit", lambda e: e["t"] > at and e["world"] == 3, node=node)
+    loaded = {e["step"]: e["source"] for e in cluster.events("restore") if e["t"] > at}
+    assert loaded[8] == "local"
+    same(cluster.assert_one_trajectory(), undisturbed)
+
+
+def test_sigterm_drains_in_time_without_rework(
+    cluster: Cluster, undisturbed: dict[int, str]
+) -> None:
+    for node in NODES:
+        cluster.start(node, steps=ENDLESS)
+    full_world(cluster)
+    at, wall = time.monotonic(), time.time()
+    cluster.workers["a"].send_signal(signal.SIGTERM)
+    assert cluster.ended("a", 10) == 0, cluster.logs()
+    assert time.monotonic() - at < 8.0
+    notice = cluster.wait("notice", node="a")
+    assert wall + 9 < notice["deadline_wall_s"] < time.time() + 10
+    order = [e["event"] for e in cluster.events(node="a") if e["t"] > at]
+    assert [name for name in order if name in ("notice", "drain", "leave", "exit")] == [
+        "notice", "drain", "leave", "exit",
+    ]  # fmt: skip
+    drained = cluster.wait("drain", node="a")["step"]
+    stored = cluster.root / "store" / f"step-{drained:010d}" / "manifest.json"
+    assert stored.exists() or drained < max(
+        e["step"] for e in cluster.events("snapshot") if e["stage"] == "durable"
+    )
+    cluster.wait("commit", lambda e: e["step"] > drained + 3, node="b")
+    for node in ("b", "c"):
+        begun = [e["step"] for e in cluster.events("begin", node) if e["t"] > at - 0.5]
+        assert all(after == before + 1 for before, after in pairwise(begun)), "a step was repeated"
+    same(cluster.assert_one_trajectory(), undisturbed)
+
+
+def test_the_job_survives_its_coordinator(cluster: Cluster, undisturbed: dict[int, str]) -> None:
+    for node in NODES[:2]:
+        cluster.start(node, steps=ENDLESS)
+    full_world(cluster, 2)
+    cluster.restart_lighthouse()
+    at = time.monotonic()
+    cluster.wait("commit", lambda e: e["t"] > at + 0.5 and e["world"] == 2, timeout_s=40)
+    same(cluster.assert_one_trajectory(), undisturbed)
