@@ -34,7 +34,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-out = Console()
+out = Console(width=None if sys.stdout.isatty() else 140)
 err = Console(stderr=True)
 
 _OF = {Outcome.PASS: 0, Outcome.FAIL: 1, Outcome.UNKNOWN: 3}

@@ -12,6 +12,7 @@ monotonic clock), ``t_seen`` (the same on the conductor's clock, when it read th
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -253,13 +254,24 @@ class Writer:
     """Appends records to ``history.jsonl`` and numbers them; there is one in a run."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._seq = 0
 
     def append(self, record: Record) -> Record:
-        """Write ``record`` with the next number; returns it with that number."""
+        """Write ``record`` with the next number; returns it with that number.
+
+        Raises:
+            OSError: with the path, when it cannot be written.
+        """
         numbered = msgspec.structs.replace(record, seq=self._seq)
-        os.write(self._file, encode(numbered))
+        line = encode(numbered)
+        try:
+            written = os.write(self._file, line)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self._path)) from error
+        if written < len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
         self._seq += 1
         return numbered
 

@@ -8,6 +8,7 @@ A description is a TOML file. Paths in it may be relative to the folder that hol
 ``{content}``      the folder of ``faults/``, ``suites/`` and ``fixtures/``
 ``{coordinator}``  ``HOST:PORT`` for the coordinator to listen at
 ``{steps}``        the step to stop at
+``{{`` ``}}``      a brace
 =================  =============================================================
 """
 
@@ -37,8 +38,8 @@ _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "VI
 class Promises(Value, frozen=True, kw_only=True):
     """What a trainer vouches for. What it does not promise is measured, not judged.
 
-    ``snapshot_every_steps`` bounds rework, with one more for the step in flight. With
-    ``peers_hold_state`` the bound is the step in flight alone while any worker survives.
+    ``snapshot_every_steps`` bounds rework, with one more per lost node for the step in flight.
+    With ``peers_hold_state`` only the steps in flight count while any worker survives.
     """
 
     exact: Literal["any-world", "same-world", "none"] = "none"
@@ -170,13 +171,13 @@ def values(*, coordinator: str, steps: int) -> dict[str, str]:
 _SAMPLE = {"python": "", "content": "", "coordinator": "", "steps": ""}
 
 
-def _fill(text: str, values: Mapping[str, str], *, origin: str = "") -> str:
+def _fill(text: str, values: Mapping[str, str], *, origin: str = "command") -> str:
     try:
         return text.format_map(values)
     except (KeyError, ValueError, IndexError, AttributeError) as error:
         valid = ", ".join(f"{{{key}}}" for key in _SAMPLE)
         raise FileError(
-            f"{origin}: bad placeholder in {text!r}: {error}; valid: {valid}"
+            f"{origin}: placeholder {error} in {text!r}; valid: {valid}, and {{{{ for a brace"
         ) from error
 
 

@@ -22,7 +22,7 @@ from chaosspot.undo import Lease
 __all__ = ["ProcessCluster"]
 
 _START_S = 60.0  # a supervisor starts in 30 ms; a machine that swaps may take long
-_PATIENCE_S = 2.0  # a supervisor kills in milliseconds; one that is stopped never does
+_PATIENCE_S = 1.0  # a supervisor kills in milliseconds; one that is stopped never does
 _THREADS = 4  # for fsync, /proc and removing directories
 
 

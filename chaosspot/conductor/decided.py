@@ -38,10 +38,11 @@ def decided(evidence: Evidence, *, now: float, settle_steps: int) -> bool:
             if _replacements_missing(evidence):
                 return False  # capacity is still to come
             return now - loss.effect_t > patience_s
-        for end in (loss.recovered, loss.caught_up):
-            if end is None:
-                return now - loss.start_t > patience_s
-            settled_t = max(settled_t, end.t)
+        if loss.recovered is None:
+            return now - loss.start_t > patience_s
+        if loss.caught_up is None:  # repeating what was lost takes as long as it takes
+            return now - evidence.commits[-1].t > patience_s
+        settled_t = max(settled_t, loss.caught_up.t, loss.recovered.t)
     if _replacements_missing(evidence):
         return False
     for up in evidence.of(h.NodeUp):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
@@ -13,31 +11,26 @@ from pathlib import Path
 from typing import Literal
 
 import anyio
-import anyio.abc
 from msgspec.structs import replace
 
 from chaosspot import history as h
 from chaosspot import schedule as s
-from chaosspot import trainers
-from chaosspot.cluster import Cluster, Launch
 from chaosspot.cluster.processes import ProcessCluster
 from chaosspot.conductor.decided import decided, ready_t
 from chaosspot.conductor.feed import Feed
+from chaosspot.conductor.fleet import Fleet, StartError, free_loopback_address, last_lines
 from chaosspot.conductor.points import Points
 from chaosspot.conductor.tail import Tail
 from chaosspot.inject import inject
 from chaosspot.oracles import Evidence
-from chaosspot.services.metadata import Instance, MetadataService
+from chaosspot.services.metadata import MetadataService
 from chaosspot.trainers import Trainer
 from chaosspot.undo import Directory, Lease
 
 __all__ = ["Stage", "StartError"]
 
 _TAIL_S = 0.05  # how often events files are read; they may lie on a remote file system
-
-
-class StartError(RuntimeError):
-    """A trainer's command cannot be started at all."""
+_GOOD_ENDS = ("decided", "steps", "finished")
 
 
 class Stage:
@@ -63,10 +56,7 @@ class Stage:
         self._steps = steps
         self._lease = lease
         self._feed = feed
-        self._replace_after_s: dict[str, float] = {}
         self._delays_s: dict[int, float] = {}
-        self._nodes = 0
-        self._values: dict[str, str] = {}
 
     async def play(self) -> None:
         """Run until everything is decided, a limit is reached or training ends; never hangs.
@@ -83,7 +73,6 @@ class Stage:
             patterns=self._trainer.patterns,
         )
         feed.note(h.RunStart, schedule=self._name, trainer=self._trainer.name, seed=self._seed)
-        reason = "interrupted"
         try:
             async with (
                 self._control() as points,
@@ -91,26 +80,35 @@ class Stage:
                 ProcessCluster(run=self._folder, lease=self._lease) as cluster,
                 anyio.create_task_group() as tasks,
             ):
-                self._points, self.metadata, self.cluster, self._tasks = (
-                    points,
-                    metadata,
-                    cluster,
-                    tasks,
-                )
                 await tasks.start(points.serve)
                 tasks.start_soon(self._read, tail)
-                await self._start_all()
+                self._points = points
+                self._fleet = Fleet(
+                    folder=self._folder,
+                    trainer=self._trainer,
+                    steps=self._steps,
+                    address=free_loopback_address(self._lease.id),
+                    cluster=cluster,
+                    metadata=metadata,
+                    points=points,
+                    feed=feed,
+                    tasks=tasks,
+                )
+                await self._fleet.start(self._schedule.cluster.nodes())
                 for index, fault in enumerate(self._schedule.fault):
                     tasks.start_soon(self._fault, index, fault)
                 reason = await self._until_done()
                 feed.note(h.RunStop, reason=reason, log=self._explanation(reason))
                 tasks.cancel_scope.cancel()
+        except BaseException as error:  # noqa: BLE001 - recorded, and raised again
+            cause = _cause(error)
+            failed = isinstance(cause, Exception)
+            feed.note(h.RunStop, reason="failed" if failed else "interrupted")
+            raise cause from None
         finally:
             for record in tail.poll():
                 feed.add(record)
             tail.close()
-            if reason == "interrupted":
-                feed.note(h.RunStop, reason=reason)
             self._report_missed()
 
     def resolved(self) -> s.Schedule:
@@ -133,11 +131,6 @@ class Stage:
         )
         return replace(self._schedule, seed=self._seed, fault=faults)
 
-    # What injectors see of a run (inject.World).
-
-    cluster: Cluster
-    metadata: MetadataService
-
     @property
     def _workers(self) -> int:
         return len(self._schedule.cluster.nodes())
@@ -150,104 +143,13 @@ class Stage:
         try:
             yield Points(folder)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(folder)
             self._lease.kept(token)
-
-    # Nodes.
-
-    async def _start_all(self) -> None:
-        address = _free_loopback_address(self._lease.id)
-        steps = self._steps if self._steps is not None else 1_000_000_000
-        self._values = trainers.values(coordinator=address, steps=steps)
-        if self._trainer.coordinator is not None:
-            await self._start(s.COORDINATOR, self._trainer.coordinator.command)
-            await self._listening(address)
-        async with anyio.create_task_group() as starting:
-            for node in self._schedule.cluster.nodes():
-                self._nodes += 1
-                starting.start_soon(self._start, node, self._trainer.command)
-
-    async def _start(
-        self, node: s.Node, command: tuple[str, ...], replaces: str | None = None
-    ) -> None:
-        environment = {
-            **self._trainer.surroundings(self._values),
-            "CHAOSSPOT_NODE": node.name,
-            "CHAOSSPOT_INCARNATION": "0",
-            "CHAOSSPOT_ZONE": node.zone,
-            "CHAOSSPOT_FAMILY": node.family,
-            "CHAOSSPOT_POOL": node.pool,
-            "CHAOSSPOT_FLASH": str(self.cluster.flash(node.name)),
-            "CHAOSSPOT_STORE": str(self._folder / "store"),
-            "CHAOSSPOT_COORDINATOR": self._values["coordinator"],
-            "CHAOSSPOT_EVENTS": str(self._folder / "events"),
-            "CHAOSSPOT_POINTS": str(self._points.armed),
-            "CHAOSSPOT_CONTROL": str(self._points.socket),
-        }
-        ranks = 1
-        if node.role == "worker":
-            ranks = self._trainer.ranks_per_node
-            await self.metadata.add(
-                Instance(node=node.name, zone=node.zone, family=node.family, pool=node.pool)
-            )
-            environment.update(self.metadata.environment(node.name))
-        launch = Launch(
-            argv=self._trainer.argv(command, self._values),
-            environments=tuple(
-                {**environment, "CHAOSSPOT_RANK": str(rank)} for rank in range(ranks)
-            ),
-            log=self._folder / "logs" / f"{node.name}.log",
-        )
-        try:
-            await self.cluster.start(node, launch)
-        except OSError as error:
-            raise StartError(f"{node.name} cannot start {launch.argv[0]!r}: {error}") from error
-        self._feed.note(
-            h.NodeUp,
-            node=node.name,
-            zone=node.zone,
-            family=node.family,
-            pool=node.pool,
-            role=node.role,
-            replaces=replaces,
-        )
-        self._tasks.start_soon(self._watch, node, command)
-
-    async def _watch(self, node: s.Node, command: tuple[str, ...]) -> None:
-        """Record a node's end and bring its replacement if a fault asked for one."""
-        gone = await self.cluster.gone(node.name)
-        self._feed.note(
-            h.NodeGone, node=node.name, t=gone.t, by_itself=gone.by_itself, code=gone.code
-        )
-        if node.role == "worker":
-            await self.metadata.remove(node.name)
-        after_s = self._replace_after_s.get(node.name)
-        if after_s is not None:
-            await anyio.sleep(after_s)
-            fresh = replace(node, name=f"node-{self._nodes}")
-            self._nodes += 1
-            await self._start(fresh, command, replaces=node.name)
-
-    async def _listening(self, address: str) -> None:
-        """Wait until the coordinator accepts connections, or is gone."""
-        host, port = address.split(":")
-        with anyio.move_on_after(self._trainer.timeouts.start_s):
-            while any(node.role == "coordinator" for node in self.cluster.alive()):
-                try:
-                    stream = await anyio.connect_tcp(host, int(port))
-                except OSError:
-                    await anyio.sleep(0.02)  # nothing tells when a port begins to listen
-                else:
-                    await stream.aclose()
-                    return
-        log = self._folder / "logs" / f"{s.COORDINATOR.name}.log"
-        raise StartError(
-            f"the coordinator does not listen at {address}; last lines of {log}:\n{_last(log)}"
-        )
 
     # Faults.
 
     async def _fault(self, index: int, fault: s.FaultKind) -> None:
+        """Wait for a fault's trigger and let it act."""
         self._delays_s[index] = s.delay(fault, index, self._seed)
         on = fault.on
         if on.point is not None:
@@ -267,12 +169,12 @@ class Stage:
         await self._act(index, fault, puller)
 
     async def _act(self, index: int, fault: s.FaultKind, puller: str) -> None:
-        names = s.choose(fault, index, self._seed, self.cluster.alive(), puller)
+        names = s.choose(fault, index, self._seed, self._fleet.cluster.alive(), puller)
         if not names:
             self._feed.note(h.FaultMissed, fault=index, reason="no live node matches its target")
             return
         if fault.replace_after_s is not None:
-            self._replace_after_s.update(dict.fromkeys(names, fault.replace_after_s))
+            self._fleet.replace(names, fault.replace_after_s)
         self._feed.note(
             h.FaultInjected,
             fault=index,
@@ -280,7 +182,7 @@ class Stage:
             nodes=tuple(names),
             step=self._feed.highest_step,
         )
-        await inject(fault, names, _View(self, index))
+        await inject(fault, names, _View(self._fleet, self._feed, index))
         self._feed.note(h.FaultHealed, fault=index)
 
     def _report_missed(self) -> None:
@@ -296,6 +198,7 @@ class Stage:
     # Waiting.
 
     async def _ready(self) -> None:
+        """Wait until every worker of the start has committed once."""
         seen: set[str] = set()
 
         def last_first_commit(record: h.Record) -> bool:
@@ -314,6 +217,7 @@ class Stage:
     async def _until_done(self) -> str:
         """Wait for the end and say why it came."""
         limits = self._trainer.timeouts
+        settle_steps = 2 * (self._trainer.promises.snapshot_every_steps or 5)
         start_t = last_commit_t = time.monotonic()
         highest = 0
         while True:
@@ -323,11 +227,10 @@ class Stage:
                 highest, last_commit_t = self._feed.highest_step, now
             if self._steps is not None and highest >= self._steps:
                 return "steps"
-            if self._ended():
+            if not self._fleet.workers_alive and not self._fleet.capacity_coming:
                 return "exited" if self._failed_node() else "finished"
             evidence = self._evidence()
-            settle = 2 * (self._trainer.promises.snapshot_every_steps or 5)
-            if decided(evidence, now=now, settle_steps=settle):
+            if decided(evidence, now=now, settle_steps=settle_steps):
                 return "decided"
             begun = ready_t(evidence, self._workers) is not None or any(
                 view.injected for view in evidence.faults
@@ -335,16 +238,10 @@ class Stage:
             if not begun:
                 if now - start_t > limits.start_s:
                     return "start timeout"
-            elif now - last_commit_t > limits.stall_s and not self._capacity_coming():
+            elif now - last_commit_t > limits.stall_s and not self._fleet.capacity_coming:
                 return "stall timeout"
             if now - start_t > limits.run_s:
                 return "run timeout"
-
-    def _ended(self) -> bool:
-        """Whether no worker lives and none will come."""
-        if any(node.role == "worker" for node in self.cluster.alive()):
-            return False
-        return not self._capacity_coming()
 
     def _failed_node(self) -> str:
         """The first worker that ended by itself with an exit code other than 0."""
@@ -353,14 +250,10 @@ class Stage:
 
     def _explanation(self, reason: str) -> str:
         """Where a run ended badly: the last lines of the log that says most about it."""
-        if reason in ("decided", "steps", "finished"):
+        if reason in _GOOD_ENDS:
             return ""
         node = self._failed_node() or self._schedule.cluster.nodes()[0].name
-        return f"{node}: " + _last(self._folder / "logs" / f"{node}.log")
-
-    def _capacity_coming(self) -> bool:
-        ups = [r for r in self._feed.records if isinstance(r, h.NodeUp)]
-        return bool(set(self._replace_after_s) - {up.replaces for up in ups})
+        return f"{node}: " + last_lines(self._folder / "logs" / f"{node}.log")
 
     def _evidence(self) -> Evidence:
         return Evidence(
@@ -371,10 +264,10 @@ class Stage:
 class _View:
     """What one fault may touch, and the record of what it did (an ``inject.World``)."""
 
-    def __init__(self, stage: Stage, fault: int) -> None:
-        self.cluster = stage.cluster
-        self.metadata = stage.metadata
-        self._feed = stage._feed
+    def __init__(self, fleet: Fleet, feed: Feed, fault: int) -> None:
+        self.cluster = fleet.cluster
+        self.metadata = fleet.metadata
+        self._feed = feed
         self._fault = fault
 
     def effect(
@@ -395,6 +288,13 @@ class _View:
         )
 
 
+def _cause(error: BaseException) -> BaseException:
+    """The one error that made a task group fail: what others it cancelled says nothing."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
 def _is(event: str) -> Callable[[h.Record], bool]:
     """Whether a record is the named event, with a snapshot's stage after a dot."""
 
@@ -404,19 +304,3 @@ def _is(event: str) -> Callable[[h.Record], bool]:
         return event in (name, f"{name}.{stage}")
 
     return matches
-
-
-def _free_loopback_address(seed: str) -> str:
-    """``HOST:PORT`` that nothing listens at, on a loopback address of this run's own."""
-    digits = [int(s.draw(0, seed, part) * 250) + 1 for part in range(3)]
-    host = f"127.{64 + digits[0] % 64}.{digits[1]}.{digits[2]}"
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return f"{host}:{probe.getsockname()[1]}"
-
-
-def _last(log: Path, lines: int = 20) -> str:
-    try:
-        return os.linesep.join(log.read_text(errors="replace").splitlines()[-lines:]) or "(empty)"
-    except OSError as error:
-        return f"({error.strerror})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from chaosspot.oracles.episodes import episodes
+from chaosspot.oracles.episodes import Episode, episodes
 from chaosspot.oracles.evidence import Evidence
 from chaosspot.verdict import Finding, Outcome
 
@@ -12,7 +12,8 @@ NAME = "progress"
 
 
 def check(evidence: Evidence) -> Iterator[Finding]:
-    """Fail when no step begun after a loss was committed; unknown when training never ran."""
+    """Fail when no step begun after a loss was committed, or training never got beyond the step
+    it had reached before; unknown when it never ran."""
     if not evidence.commits:
         yield Finding(
             oracle=NAME,
@@ -32,40 +33,46 @@ def check(evidence: Evidence) -> Iterator[Finding]:
             evidence=(evidence.commits[-1].seq,),
         )
     for loss in losses:
-        waited_s = evidence.end_t - (loss.effect_t if loss.start_t is None else loss.start_t)
-        if loss.recovered is not None:
-            yield Finding(
-                oracle=NAME,
-                outcome=Outcome.PASS,
-                message=f"step {loss.recovered.step} was begun and committed after the loss",
-                fault=loss.faults[0],
-                evidence=(loss.recovered.seq,),
-            )
-        elif loss.start_t is None:
-            yield Finding(
-                oracle=NAME,
-                outcome=Outcome.UNKNOWN,
-                message=f"{loss.survivors} workers were left and no capacity came back",
-                fault=loss.faults[0],
-            )
-        elif evidence.stop is not None and evidence.stop.reason == "interrupted":
-            yield Finding(
-                oracle=NAME,
-                outcome=Outcome.UNKNOWN,
-                message=f"interrupted {waited_s:.1f} s after the loss, before any new commit",
-                fault=loss.faults[0],
-            )
-        else:
-            last = [c.seq for c in evidence.commits if c.t <= loss.effect_t][-1:]
-            yield Finding(
-                oracle=NAME,
-                outcome=Outcome.FAIL,
-                message=(
-                    f"no step begun after the loss was committed in {waited_s:.1f} s; "
-                    f"the last committed step before it is {loss.highest_step}"
-                ),
-                measured=waited_s,
-                unit="s",
-                fault=loss.faults[0],
-                evidence=tuple(last),
-            )
+        yield _after(loss, evidence)
+
+
+def _after(loss: Episode, evidence: Evidence) -> Finding:
+    def finding(
+        outcome: Outcome, message: str, *seqs: int, waited_s: float | None = None
+    ) -> Finding:
+        return Finding(
+            oracle=NAME,
+            outcome=outcome,
+            message=message,
+            measured=waited_s,
+            unit="s" if waited_s is not None else "",
+            fault=loss.faults[0],
+            evidence=seqs,
+        )
+
+    reason = evidence.stop.reason if evidence.stop else "interrupted"
+    if loss.start_t is None:
+        message = f"{loss.survivors} workers were left and no capacity came back"
+        return finding(Outcome.UNKNOWN, message)
+    if loss.recovered is None:
+        waited_s = evidence.end_t - loss.start_t
+        if reason == "interrupted":
+            message = f"interrupted {waited_s:.1f} s after the loss, before any new commit"
+            return finding(Outcome.UNKNOWN, message, waited_s=waited_s)
+        last = [c.seq for c in evidence.commits if c.t <= loss.effect_t][-1:]
+        message = (
+            f"no step begun after the loss was committed in {waited_s:.1f} s; "
+            f"the last committed step before it is {loss.highest_step}"
+        )
+        return finding(Outcome.FAIL, message, *last, waited_s=waited_s)
+    if loss.caught_up is None:
+        last_commit = evidence.commits[-1]
+        message = (
+            f"step {last_commit.step} is the last, committed "
+            f"{evidence.end_t - last_commit.t:.1f} s before the end: training never passed "
+            f"step {loss.highest_step}, which it had reached before the loss"
+        )
+        stuck = reason in ("decided", "stall timeout", "exited")
+        return finding(Outcome.FAIL if stuck else Outcome.UNKNOWN, message, last_commit.seq)
+    message = f"step {loss.recovered.step} was begun and committed after the loss"
+    return finding(Outcome.PASS, message, loss.recovered.seq)

@@ -29,7 +29,8 @@ def check(evidence: Evidence) -> Iterator[Finding]:
     owed = attributed(evidence)
     for loss in episodes(evidence):
         mine = [attempt for index in loss.faults for attempt in owed.pop(index, [])]
-        bound = _bound(evidence, loss.survivors, len(loss.faults))
+        lost = sum(len(evidence.faults[index].nodes) for index in loss.faults)
+        bound = _bound(evidence, loss.survivors, lost)
         if bound is not None:
             yield _finding(mine, bound, loss.faults[0])
     left = [attempt for attempts in owed.values() for attempt in attempts]
@@ -54,7 +55,9 @@ def _effect_t(view: FaultView) -> float:
     return view.first_effect_t if view.first_effect_t is not None else float("inf")
 
 
-def _bound(evidence: Evidence, survivors: int, losses: int) -> float | None:
+def _bound(evidence: Evidence, survivors: int, lost: int) -> float | None:
+    """Steps that may be repeated. Nodes of one fault die moments apart, and each of those moments
+    may find another attempt in flight: one more step for each."""
     expected = evidence.schedule.expect.rework_steps
     if expected is not None:
         return expected
@@ -62,8 +65,8 @@ def _bound(evidence: Evidence, survivors: int, losses: int) -> float | None:
     if promised is None:
         return None
     if evidence.promises.peers_hold_state and survivors >= evidence.trainer.min_nodes:
-        return losses
-    return promised + losses
+        return lost
+    return promised + lost
 
 
 def _finding(attempts: list[Attempt], bound: float, fault: int | None) -> Finding:

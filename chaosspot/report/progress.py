@@ -51,7 +51,8 @@ class Progress:
     def record(self, record: h.Record) -> None:
         match record:
             case h.NodeUp():
-                self._live.add(record.node)
+                if record.role == "worker":
+                    self._live.add(record.node)
                 instead = f" in place of {record.replaces}" if record.replaces else ""
                 place = f"{record.role}, zone {record.zone}, {record.pool}"
                 self._say(f"{record.node} up{instead} ({place})")

@@ -8,13 +8,16 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from chaosspot import probe
 from chaosspot.trainer.config import InputError, StepReport, TrainConfig, TrainerError
 from chaosspot.trainer.quiet import quiet_torchft
 
@@ -100,6 +103,16 @@ def main(argv: list[str] | None = None, *, kind: type[Trainer] | None = None) ->
     return 0
 
 
+def _nothing_to_save_yet() -> None:
+    """A SIGTERM while torch is still being imported is a notice as well: leave at once."""
+
+    def leave(_signal: int, _frame: FrameType | None) -> NoReturn:
+        probe.emit("exit", reason="drained")
+        exit_now(0)
+
+    signal.signal(signal.SIGTERM, leave)
+
+
 def _print_step(report: StepReport) -> None:
     print(  # noqa: T201
         f"step {report.step} loss {report.loss:.4f} world {report.world} "
@@ -121,6 +134,7 @@ def exit_now(code: int) -> NoReturn:
 
 
 if __name__ == "__main__":
+    _nothing_to_save_yet()
     try:
         code = main()
     except SystemExit as stop:  # argparse has said why

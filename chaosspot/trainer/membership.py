@@ -10,7 +10,8 @@ whether to commit. What this layer adds is what keeps a failure short:
   bound than a collective's.
 - A group's rendezvous keys carry the step and the members, so that a restarted Lighthouse,
   which counts from 1 again, does not lead ranks to the keys of an old group.
-- After an RPC error the Manager is built anew; its own bookkeeping does not survive one.
+- A request that the Lighthouse took to its grave is repeated after 3 s; after other RPC errors
+  the Manager is built anew, because its bookkeeping does not survive them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import concurrent.futures
 import hashlib
 import logging
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 _BUILD_TIMEOUT = timedelta(seconds=2)
 _HEARTBEAT_INTERVAL = timedelta(milliseconds=100)
-_ASK_TIMEOUT_S = 10.0  # one request to the Lighthouse; a lost answer is asked for again after it
+_ASK_TIMEOUT_S = 3.0  # one request to the Lighthouse, which waits up to 2 s for stragglers
 _NOTICE_CHECK_S = 0.1
 
 
@@ -70,6 +72,10 @@ class _Group(ProcessGroupGloo):  # type: ignore[misc]
         self.salt = ""
 
     def configure(self, store_addr: str, *args: Any, **kwargs: Any) -> None:
+        # A member's store listens as long as its process lives. TCPStore's client would go on
+        # asking a dead one until its timeout; a refused connection says it at once.
+        host, port = store_addr.partition("/")[0].rsplit(":", 1)
+        socket.create_connection((host, int(port)), _BUILD_TIMEOUT.total_seconds()).close()
         super().configure(f"{store_addr}/{self.salt}", *args, **kwargs)
 
     def _opts_hook(self, opts: Any) -> Any:
@@ -206,8 +212,16 @@ class Membership:
         """Ask for one quorum; what went wrong, if anything did."""
         try:
             manager = self._built()
+        except (RuntimeError, OSError) as error:  # the Lighthouse cannot be reached
+            return error
+        try:
             manager.start_quorum(timeout=timedelta(seconds=_ASK_TIMEOUT_S))
-        except (RuntimeError, OSError) as error:  # OSError: TimeoutError is one
+        except TimeoutError as error:
+            # The request went down with a Lighthouse, or there are not enough peers yet. Asking
+            # again under the same name leaves no second self behind at the Lighthouse.
+            manager._quorum_future = None
+            return error
+        except (RuntimeError, OSError) as error:
             self._drop()
             return error
         failed = manager.errored()

@@ -86,13 +86,13 @@ class Guardian:
 
     def _receive(self) -> dict[str, Any] | None:
         try:
-            data, descriptors, _, _ = socket.recv_fds(
-                self._control, 1 << 20, 3, socket.MSG_CMSG_CLOEXEC
-            )
+            data, descriptors, _, _ = socket.recv_fds(self._control, 1 << 20, 3)
         except OSError:
             return None
         if not data:
             return None
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)  # Python 3.11 drops the flag that would do it
         request: dict[str, Any] = json.loads(data)
         if descriptors:
             self._spawn(request, *descriptors)

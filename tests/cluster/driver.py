@@ -1,5 +1,5 @@
 # ruff: noqa: T201 - its output is what it is for
-"""A harness to be killed: driver.py RUN NUMBER. Starts three nodes, says so, waits."""
+"""A harness to be killed: driver.py RUN NUMBER [KIND]. Starts three nodes, says so, waits."""
 
 import sys
 from pathlib import Path
@@ -12,7 +12,7 @@ from chaosspot.schedule import Node
 from chaosspot.undo import Lease, heal_dead_runs
 
 
-async def main(run: Path, number: str) -> None:
+async def main(run: Path, number: str, kind: str = "tree") -> None:
     family = str(Path(__file__).with_name("family.py"))
     with Lease.open(run) as lease:
         async with ProcessCluster(run=run, lease=lease) as cluster:
@@ -20,7 +20,7 @@ async def main(run: Path, number: str) -> None:
             for index in range(3):
                 node = Node(name=f"node-{index}", zone="a", family="f", pool="spot", role="worker")
                 launch = Launch(
-                    argv=(sys.executable, "-I", "-S", family, "tree", number),
+                    argv=(sys.executable, "-I", "-S", family, kind, number),
                     environments=({}, {}),
                     log=run / "logs" / f"{node.name}.log",
                 )
@@ -31,4 +31,4 @@ async def main(run: Path, number: str) -> None:
 
 for healed in heal_dead_runs():
     print(healed, flush=True)
-anyio.run(main, Path(sys.argv[1]), sys.argv[2])
+anyio.run(main, Path(sys.argv[1]), *sys.argv[2:])

@@ -98,6 +98,6 @@ elif kind == "exit":
     sys.exit(int(sys.argv[3]))
 elif kind == "environment":
     print(sorted(os.environ), os.getcwd(), os.getsid(0) == os.getpid(), flush=True)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
-        print(number.name, signal.getsignal(number), flush=True)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        print(number.name, int(signal.getsignal(number) in (signal.SIG_IGN,)), flush=True)
     print(sorted(int(name) for name in os.listdir("/proc/self/fd"))[:-1], flush=True)

@@ -154,11 +154,12 @@ def test_after_the_death_of_all_the_store_is_what_is_left(
         run.end(node)
     saved = run.events("snapshot")[-1]["step"]
     last = run.events("begin")[-1]
-    torn = run.store / f"checkpoint-{saved + 5}.json"
-    torn.write_text((run.store / f"checkpoint-{saved}.json").read_text()[:-30])
-    forged = json.loads((run.store / f"checkpoint-{saved}.json").read_text())
-    forged["state"]["step"] += 10
-    (run.store / f"checkpoint-{saved + 10}.json").write_text(json.dumps(forged))
+    good = (run.store / f"checkpoint-{saved}.json").read_text()
+    forged = json.loads(good)
+    forged["state"]["step"] += 100
+    (run.store / f"checkpoint-{saved + 100}.json").write_text(json.dumps(forged))
+    for later in (101, 102):
+        (run.store / f"checkpoint-{saved + later}.json").write_text(good[:-30])
     run.start("node-3", "node-4")
     run.reach(last["step"] + 5, "node-3", "node-4")
     assert_exact(run, undisturbed)
@@ -167,6 +168,10 @@ def test_after_the_death_of_all_the_store_is_what_is_left(
     again = run.events("begin", node=cold["node"])[0]
     assert again["step"] == saved + 1
     assert again["generation"] > last["generation"]
+    # What is broken does not push out what is whole.
+    newest = run.events("snapshot")[-1]["step"]
+    assert newest > saved
+    assert (run.store / f"checkpoint-{newest}.json").exists()
 
 
 def test_sigterm_drains_and_costs_the_others_nothing(

@@ -78,6 +78,25 @@ def test_a_trainer_without_begins_is_judged_by_its_second_commit() -> None:
     assert outcome("progress", ended(story).evidence(KILL)) is Outcome.PASS
 
 
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("decided", Outcome.FAIL),
+        ("stall timeout", Outcome.FAIL),
+        ("interrupted", Outcome.UNKNOWN),
+        ("finished", Outcome.UNKNOWN),
+    ],
+)
+def test_repeating_old_steps_without_ever_passing_them_is_no_progress(
+    reason: str, expected: Outcome
+) -> None:
+    story = undisturbed(5)
+    story.kill(5.1, "node-1")
+    story.step(7.0, 4, "node-0", generation=2)
+    story.step(8.0, 5, "node-0", generation=2)
+    assert outcome("progress", ended(story, reason=reason).evidence(KILL)) is expected
+
+
 # recovery
 
 
@@ -190,10 +209,23 @@ def test_while_peers_hold_the_state_only_the_step_in_flight_may_repeat(
     assert outcome("rework", evidence) is expected
 
 
+@pytest.mark.parametrize(("victims", "expected"), [(1, Outcome.FAIL), (2, Outcome.PASS)])
+def test_each_lost_node_may_interrupt_one_attempt(victims: int, expected: Outcome) -> None:
+    story = undisturbed(5)
+    story.up(5.0, "node-2")
+    story.kill(5.1, *["node-1", "node-2"][:victims])
+    for generation, t in ((2, 5.2), (3, 5.3)):
+        story.begin(t, 6, "node-0", generation=generation)
+    story.step(7.0, 6, "node-0", generation=4)
+    story.step(8.0, 7, "node-0", generation=4)
+    evidence = ended(story).evidence(KILL, snapshot_every_steps=5, peers_hold_state=True)
+    assert outcome("rework", evidence) is expected
+
+
 def test_when_no_peer_is_left_the_snapshot_bounds_rework() -> None:
     story = cold_start(up_t=10.0)
     evidence = ended(story).evidence(KILL, snapshot_every_steps=1, peers_hold_state=True)
-    assert outcome("rework", evidence) is Outcome.PASS  # steps 4 and 5: one, and one in flight
+    assert outcome("rework", evidence) is Outcome.PASS  # steps 4 and 5: one, and in flight
     assert sum(f.measured or 0 for f in ORACLES["rework"](evidence)) == 2
 
 
