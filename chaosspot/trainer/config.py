@@ -65,16 +65,14 @@ class TrainConfig:
     """Time a SIGTERM is taken to leave before SIGKILL follows."""
     heal_timeout_s: float = 5.0
     """Longest wait for one collective, or for one peer's state."""
-    quorum_timeout_s: float = 60.0
-    """Longest wait for enough peers to agree on a membership."""
-    quorum_attempts: int = 3
-    """Waits of that length, or refused connections in a row, before the rank gives up."""
+    patience_s: float = 180.0
+    """How long a rank goes on trying without a single commit before it gives up."""
     verbose: bool = False
 
     def __post_init__(self) -> None:
         at_least_one = (
             "steps", "snapshot_every_steps", "keep_snapshots", "micro_shards", "width", "layers",
-            "heads", "seq_len_bytes", "micro_batch_rows", "threads", "quorum_attempts",
+            "heads", "seq_len_bytes", "micro_batch_rows", "threads",
         )  # fmt: skip
         for name in at_least_one:
             if getattr(self, name) < 1:
@@ -83,7 +81,7 @@ class TrainConfig:
             raise InputError(
                 f"width must be a multiple of heads, got width={self.width}, heads={self.heads}"
             )
-        for name in ("learning_rate", "sigterm_grace_s", "heal_timeout_s", "quorum_timeout_s"):
+        for name in ("learning_rate", "sigterm_grace_s", "heal_timeout_s", "patience_s"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise InputError(
                     f"{name} must be positive and finite, got {name}={getattr(self, name)!r}"

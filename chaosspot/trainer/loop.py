@@ -18,7 +18,13 @@ from typing import Literal
 import torch
 
 from chaosspot import probe
-from chaosspot.trainer.config import InputError, StepReport, TrainConfig, TrainResult
+from chaosspot.trainer.config import (
+    InputError,
+    StepReport,
+    TrainConfig,
+    TrainerError,
+    TrainResult,
+)
 from chaosspot.trainer.data import ByteData
 from chaosspot.trainer.lighthouse import local_url, start_lighthouse
 from chaosspot.trainer.membership import Attempt, Interrupted, Membership
@@ -128,8 +134,7 @@ class Trainer:
             load=self.state.load_state_dict,
             go_on=lambda: keep_waiting(self.board.time_left_s()),
             collective_timeout_s=config.heal_timeout_s,
-            quorum_timeout_s=config.quorum_timeout_s,
-            quorum_attempts=config.quorum_attempts,
+            patience_s=config.patience_s,
         )
         stack.callback(self.membership.leave)
         self.joined = False
@@ -149,9 +154,12 @@ class Trainer:
             if not self.joined:
                 self.recovery.look()
             try:
-                self.attempt = self.membership.begin()
+                attempt = self.membership.begin()
             except Interrupted:
                 return self.drain()
+            if attempt is None:
+                continue
+            self.attempt = attempt
             if self.attempt.healed:
                 self.took_over("peer")
             if self.joined or self.join():
@@ -187,6 +195,10 @@ class Trainer:
         """One attempt at the next step."""
         step = self.state.step + 1
         attempt = self.attempt
+        if self.membership.step != self.state.step:
+            raise TrainerError(
+                f"peers were told step {self.membership.step}, the state is of {self.state.step}"
+            )
         parent = self.current_digest()
         probe.emit("begin", step=step, generation=attempt.generation, world=attempt.world)
         self.compute(step, self.shards(attempt))

@@ -41,6 +41,8 @@ _BUILD_TIMEOUT = timedelta(seconds=2)
 _HEARTBEAT_INTERVAL = timedelta(milliseconds=100)
 _ASK_TIMEOUT_S = 3.0  # one request to the Lighthouse, which waits up to 2 s for stragglers
 _NOTICE_CHECK_S = 0.1
+_RETRY_S = 0.1
+_MIN_FAILURES = 5  # a rank that was paused for long gets as many tries as any other
 
 
 class MembershipError(TrainerError):
@@ -138,6 +140,8 @@ class Membership:
         replica: name of this rank; peers are ordered by it.
         save, load: give and take the state when a peer heals from this one or the reverse.
         go_on: whether to keep waiting for peers; asked every 0.1 s while waiting.
+        collective_timeout_s: longest wait in one sum, and for one peer's state.
+        patience_s: how long to go on without a commit before giving up.
     """
 
     def __init__(
@@ -150,8 +154,7 @@ class Membership:
         load: Callable[[dict[str, object]], None],
         go_on: Callable[[], bool],
         collective_timeout_s: float,
-        quorum_timeout_s: float,
-        quorum_attempts: int,
+        patience_s: float,
     ) -> None:
         self._lighthouse = lighthouse
         self._replica = replica
@@ -160,8 +163,9 @@ class Membership:
         self._load = load
         self._go_on = go_on
         self._timeout = timedelta(seconds=collective_timeout_s)
-        self._quorum_timeout_s = quorum_timeout_s
-        self._quorum_attempts = quorum_attempts
+        self._patience_s = patience_s
+        self._failures = 0  # since the last commit
+        self._good_at = time.monotonic()
         self._healed = False
         self._kept_step = 0  # while there is no Manager
         # Peers find each other's sockets here; it lives as long as this process.
@@ -179,34 +183,29 @@ class Membership:
         if self._manager is not None:
             self._manager.load_state_dict({"step": step, "batches_committed": step})
 
-    def begin(self) -> Attempt:
+    def begin(self) -> Attempt | None:
         """Wait for the next quorum and, when this rank is behind, take a peer's state.
+
+        None when there was no usable quorum this time; ask again.
 
         Raises:
             Interrupted: ``go_on`` said no.
-            MembershipError: no quorum, after every retry.
+            MembershipError: nothing could be committed for too long, and not for want of trying.
         """
         self._healed = False
-        give_up_at = time.monotonic() + self._quorum_timeout_s * self._quorum_attempts
-        while True:
-            error = self._ask()
-            if error is None:
-                manager = self._built()
-                return Attempt(
-                    generation=int(manager._client.quorum.quorum_id),
-                    world=int(manager.num_participants()),
-                    rank=manager.participating_rank(),
-                    healed=self._healed,
-                )
-            if not self._go_on():
-                raise Interrupted
-            if time.monotonic() >= give_up_at:
-                raise MembershipError(
-                    f"no usable quorum from the Lighthouse at {self._lighthouse!r} in "
-                    f"{self._quorum_attempts} x {self._quorum_timeout_s:g} s: {error}"
-                ) from error
-            _log.warning("no usable quorum yet, asking again: %s", error)
-            time.sleep(_NOTICE_CHECK_S)
+        error = self._ask()
+        if error is None:
+            manager = self._built()
+            return Attempt(
+                generation=int(manager._client.quorum.quorum_id),
+                world=int(manager.num_participants()),
+                rank=manager.participating_rank(),
+                healed=self._healed,
+            )
+        self._failed(error)
+        _log.warning("no usable quorum yet, asking again: %s", error)
+        time.sleep(_RETRY_S)
+        return None
 
     def _ask(self) -> Exception | None:
         """Ask for one quorum; what went wrong, if anything did."""
@@ -227,7 +226,7 @@ class Membership:
         failed = manager.errored()
         if failed is not None:  # a member died while the group was built or the state fetched
             self._abort_if_failed()
-            self.commit()  # says no, and makes the next quorum a new generation
+            self._should_commit()  # says no, and makes the next quorum a new generation
             return Exception(str(failed.original_exception))
         return None
 
@@ -241,6 +240,14 @@ class Membership:
 
     def commit(self) -> bool:
         """Whether this attempt's sum is good and the update is to be applied now."""
+        good = self._should_commit()
+        if good:
+            self._failures, self._good_at = 0, time.monotonic()
+        else:
+            self._failed("a member was lost")
+        return good
+
+    def _should_commit(self) -> bool:
         try:
             return bool(self._built().should_commit())
         except (RuntimeError, OSError) as error:
@@ -257,6 +264,15 @@ class Membership:
     def leave(self) -> None:
         """Stop taking part; peers go on without this rank about 1 s later."""
         self._drop()
+
+    def _failed(self, error: object) -> None:
+        self._failures += 1
+        silent_s = time.monotonic() - self._good_at
+        if self._failures >= _MIN_FAILURES and silent_s > self._patience_s:
+            raise MembershipError(
+                f"no step could be committed for {silent_s:.0f} s with the Lighthouse at "
+                f"{self._lighthouse!r}, {self._failures} attempts: {error}"
+            )
 
     def _abort_if_failed(self) -> None:
         manager = self._built()
@@ -282,7 +298,7 @@ class Membership:
             lighthouse_addr=self._lighthouse,
             hostname=self._host,
             timeout=self._timeout,
-            quorum_timeout=timedelta(seconds=self._quorum_timeout_s),
+            quorum_timeout=timedelta(seconds=_ASK_TIMEOUT_S),
             connect_timeout=self._timeout,
             heartbeat_interval=_HEARTBEAT_INTERVAL,
             checkpoint_transport=_Transport(self._host, self._timeout),

@@ -85,6 +85,7 @@ class AwsWatcher:
                     self._board.post(notice)
                     return
             except (OSError, http.client.HTTPException, ValueError) as error:
+                self._token = None  # whatever it was, start from the beginning
                 _log.warning(
                     "metadata service, will ask again: %s: %s", type(error).__name__, error
                 )
@@ -117,9 +118,9 @@ class AwsWatcher:
     def _mint(self) -> str:
         ttl = {"X-aws-ec2-metadata-token-ttl-seconds": str(_TOKEN_TTL_S)}
         status, body = self._exchange("PUT", "/latest/api/token", ttl)
-        token = body.decode("ascii", "replace").strip()
-        if status != 200 or not token or not token.isprintable():
-            raise ValueError(f"status {status} for a token")
+        token = body.decode("ascii").strip()  # a UnicodeError is a ValueError
+        if status != 200 or not token or " " in token or not token.isprintable():
+            raise ValueError(f"status {status} for a token: {body[:80]!r}")
         return token
 
     def _exchange(self, method: str, path: str, headers: dict[str, str]) -> tuple[int, bytes]:

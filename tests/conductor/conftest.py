@@ -15,15 +15,6 @@ from chaosspot.schedule import ClusterSpec, Group, Schedule
 THREE = ClusterSpec(group=(Group(count=3, zones=("a", "b")),))
 
 
-@pytest.fixture(scope="session", autouse=True)
-def own_state(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Leases and twins of the tests stay out of the user's own."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CHAOSSPOT_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-        yield
-
-
 @pytest.fixture
 def attack(tmp_path: Path) -> Callable[..., Verdict]:
     """Attack the minimal trainer on three nodes; run directories go to ``tmp_path``."""

@@ -1,0 +1,15 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Leases and twins of the tests stay out of the user's own; workers of one session share."""
+    base = tmp_path_factory.getbasetemp()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CHAOSSPOT_STATE_HOME", str(base / "state"))
+        patch.setenv("XDG_CACHE_HOME", str(base.parent / "twins"))
+        yield

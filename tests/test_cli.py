@@ -1,0 +1,291 @@
+"""The command line as users meet it: messages, exit codes, what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from chaosspot import content
+
+CHAOSSPOT = Path(sys.executable).with_name("chaosspot")
+QUICK = "suites/schedules/kill-and-replace"
+
+
+@pytest.fixture
+def cli(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run the command in an empty folder."""
+    monkeypatch.setenv("CHAOSSPOT_STATE_HOME", str(tmp_path / "state"))
+    work = tmp_path / "work"
+    work.mkdir()
+
+    def run(*argv: object, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [CHAOSSPOT, *map(str, argv)],
+            cwd=work,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+
+    return run
+
+
+@contextmanager
+def attacking(tmp_path: Path, *argv: str) -> Iterator[subprocess.Popen[str]]:
+    """``chaosspot attack`` in the background, in a folder of its own."""
+    work = tmp_path / "work"
+    work.mkdir(exist_ok=True)
+    with (
+        open(work / "out", "w") as out,
+        subprocess.Popen(
+            [CHAOSSPOT, "attack", QUICK, "--trainer", "minimal", *argv],
+            cwd=work,
+            stdout=out,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as process,
+    ):
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def of_run(state: Path) -> list[psutil.Process]:
+    """Live processes of any run whose leases are kept in ``state``."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            mine = process.environ().get("CHAOSSPOT_STATE_HOME") == str(state)
+            # A node's own processes have a cookie, which begins with the lease's name.
+            cookie = process.environ().get("CHAOSSPOT_RUN", "")
+            lease = any(part.name in cookie for part in (state / "leases").glob("*") if cookie)
+            if (mine or lease) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def within(limit_s: float, done: Callable[[], bool]) -> bool:
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        if done():
+            return True
+        time.sleep(0.05)
+    return done()
+
+
+def test_a_passing_attack_exits_0_and_says_so(cli: Callable) -> None:
+    done = cli("attack", QUICK, "--trainer", "minimal", "--seed", 1)
+    assert done.returncode == 0, done.stderr
+    assert "pass  kill-and-replace on minimal, seed 1" in done.stdout
+    assert "state equal to the twin's" in done.stdout
+
+
+def test_a_failing_attack_exits_1_and_names_the_primary_finding(cli: Callable) -> None:
+    done = cli("attack", QUICK, "--trainer", "hanging", "--seed", 1)
+    assert done.returncode == 1, done.stderr
+    assert "because of progress" in done.stdout
+    assert "replay: chaosspot replay " in done.stdout
+
+
+def test_json_is_all_there_is_on_standard_output(cli: Callable) -> None:
+    done = cli("attack", QUICK, "--trainer", "minimal", "--repeat", 2, "--seed", 4, "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["outcome"] == "pass"
+    assert [verdict["seed"] for verdict in result["verdicts"]] == [4, 5]
+
+
+def test_judge_and_replay_take_a_run(cli: Callable) -> None:
+    assert cli("attack", QUICK, "--trainer", "minimal", "--seed", 1).returncode == 0
+    judged = cli("judge", "runs/latest", "--json")
+    assert judged.returncode == 0
+    assert json.loads(judged.stdout)["outcome"] == "pass"
+    replayed = cli("replay", "runs/latest")
+    assert replayed.returncode == 0, replayed.stderr
+    assert "the verdict matched: pass before, pass now" in replayed.stdout
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "message"),
+    [
+        (["attack", "suden-kill"], 2, "did you mean 'sudden-kill'?"),
+        (["attack", "nowhere/at-all.toml"], 2, "no such file: 'nowhere/at-all.toml'"),
+        (["attack", "sudden-kill", "--trainer", "refrence"], 2, "did you mean 'reference'?"),
+        (["attack", "sudden-kill", "--nodes", "0"], 2, "'--nodes': Input should be greater than or equal to 1"),
+        (["attack", "sudden-kill", "--cluster", "moon"], 2, "cluster = 'moon'; valid: processes"),
+        (["attack", "sudden-kill", "--runs", "/proc/none"], 2, "cannot make a run directory"),
+        (["attack"], 2, "Missing argument"),
+        (["judge", "nowhere"], 2, "'nowhere' is no run"),
+        (["replay", "nowhere"], 2, "'nowhere' is no run"),
+        (["faults", "suden-kill"], 2, "did you mean 'sudden-kill'?"),
+        (["train", "--data", "nowhere.txt"], 2, "nowhere.txt"),
+        (["train", "--data", "."], 2, "'.'"),
+        (["no-such-command"], 2, "No such command"),
+    ],
+)
+def test_bad_input_gives_one_clear_message(
+    cli: Callable, argv: list[str], code: int, message: str
+) -> None:
+    done = cli(*argv)
+    assert done.returncode == code, (done.stdout, done.stderr)
+    assert message in " ".join(done.stderr.replace("│", " ").split())
+    assert "Traceback" not in done.stderr
+
+
+def test_a_command_that_does_not_exist_is_named(cli: Callable, tmp_path: Path) -> None:
+    description = tmp_path / "mine.toml"
+    description.write_text('command = ["/no/such/trainer"]')
+    done = cli("attack", QUICK, "--trainer", description)
+    assert done.returncode == 2
+    assert "/no/such/trainer" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_internal_error_exits_5(tmp_path: Path) -> None:
+    code = (
+        "import sys, chaosspot.cli as cli\n"
+        "def broken(): raise AssertionError('by hand')\n"
+        "cli.app = broken\ncli.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 5
+    assert "by hand" in done.stderr
+
+
+def test_exit_codes_are_documented(cli: Callable) -> None:
+    done = cli("--help")
+    assert done.returncode == 0
+    for meaning in ("0 pass", "1 fail", "2 usage", "3 unknown", "130 interrupted"):
+        assert meaning in " ".join(done.stdout.replace("│", " ").split())
+
+
+def test_the_catalogue_is_listed_and_shown(cli: Callable) -> None:
+    listed = json.loads(cli("faults", "--json").stdout)
+    assert set(listed) == set(content.names("faults"))
+    shown = cli("faults", "zone-loss")
+    assert 'kind = "kill"' in shown.stdout
+
+
+def test_the_doctor_finds_this_machine_fit(cli: Callable) -> None:
+    done = cli("doctor", "--json")
+    assert done.returncode == 0, done.stdout
+    assert all(check["ok"] for check in json.loads(done.stdout) if check.get("needed", True))
+
+
+def test_a_full_disk_is_one_clear_message(
+    cli: Callable, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k,nr_inodes=400", "none", str(small)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("a small file system can be mounted by root alone")
+    request.addfinalizer(lambda: subprocess.run(["umount", str(small)], check=True))
+    done = cli("attack", QUICK, "--trainer", "minimal", "--runs", small)
+    assert done.returncode == 3, (done.stdout, done.stderr)
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert cli("cleanup").stdout == "nothing to heal\n"
+
+
+def test_ctrl_c_heals_and_keeps_what_was_recorded(cli: Callable, tmp_path: Path) -> None:
+    with attacking(tmp_path) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "committed by" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "interrupted" in said
+    assert "Traceback" not in said
+    assert of_run(tmp_path / "state") == []
+    judged = cli("judge", "runs/latest", "--json")
+    assert judged.returncode == 3
+    findings = json.loads(judged.stdout)["findings"]
+    assert any("interrupted" in finding["message"] for finding in findings)
+    assert cli("cleanup").stdout == "nothing to heal\n"
+
+
+@pytest.mark.parametrize("turn", range(20))
+def test_sigkill_at_any_moment_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turn: int
+) -> None:
+    """Within 5 s no process of the run lives; the next start, elsewhere, says what was healed."""
+    state = tmp_path / "state"
+    monkeypatch.setenv("CHAOSSPOT_STATE_HOME", str(state))
+    delay_s = random.Random(turn).uniform(0.3, 4.0)
+    with attacking(tmp_path, "--seed", str(turn)) as process:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(delay_s)
+        began = bool(of_run(state)[1:])
+        process.kill()
+        process.wait()
+        assert within(5.0, lambda: of_run(state) == []), of_run(state)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    told = subprocess.run(
+        [CHAOSSPOT, "cleanup"], cwd=elsewhere, capture_output=True, text=True, check=True
+    ).stdout
+    runs = list((tmp_path / "work").glob("runs/2*"))
+    if began:
+        assert runs
+        assert str(runs[0]) in told
+    assert not list((state / "leases").glob("[!.]*"))
+
+
+def test_the_next_attack_names_what_it_healed(
+    cli: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHAOSSPOT_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "elsewhere").mkdir()
+    with attacking(tmp_path / "elsewhere", "--seed", "1") as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "committed by" in line:
+                break
+        process.kill()
+    assert within(5.0, lambda: of_run(tmp_path / "state") == [])
+    done = cli("attack", QUICK, "--trainer", "minimal", "--seed", 1)
+    assert done.returncode == 0
+    assert "healed what a dead run left" in done.stderr
+    assert str(tmp_path / "elsewhere") in done.stderr.replace("\n", "")
+
+
+def test_a_pipe_is_not_held_open_by_the_guardian(tmp_path: Path) -> None:
+    """``chaosspot attack | tee log`` must end when the attack is killed."""
+    read, write = os.pipe()
+    work = tmp_path / "work"
+    work.mkdir()
+    process = subprocess.Popen(
+        [CHAOSSPOT, "attack", QUICK, "--trainer", "minimal"], cwd=work, stdout=write, stderr=write
+    )
+    os.close(write)
+    with os.fdopen(read, "rb") as stream:
+        while b"committed by" not in stream.readline():
+            assert process.poll() is None
+        process.kill()
+        process.wait()
+        killed_t = time.monotonic()
+        stream.read()
+    assert time.monotonic() - killed_t < 3.0
