@@ -93,17 +93,13 @@ def attack(
     ] = "reference",
     cluster: Annotated[str, typer.Option(help="Where nodes live: processes.")] = "processes",
     nodes: Annotated[
-        int | None, typer.Option(help="Worker nodes in all, instead of the schedule's.", min=1)
+        int | None, typer.Option(help="Worker nodes in all, instead of the schedule's.")
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Decides which nodes are hit and when.", min=0)
-    ] = None,
-    steps: Annotated[
-        int | None, typer.Option(help="Stop at this step even if undecided.", min=1)
-    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Decides which nodes are hit and when.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Stop at this step even if undecided.")] = None,
     runs: Runs = Path("runs"),
     repeat: Annotated[
-        int, typer.Option(help="Run each schedule this often; the seed grows by 1.", min=1)
+        int, typer.Option(help="Run each schedule this often; the seed grows by 1.")
     ] = 1,
     json: Json = False,
 ) -> None:
@@ -116,6 +112,8 @@ def attack(
     from chaosspot.report.table import print_summary, print_verdict
     from chaosspot.trainers import load as load_trainer
 
+    _at_least(1, nodes=nodes, steps=steps, repeat=repeat)
+    _at_least(0, seed=seed)
     attacked = load_trainer(trainer)
     plans = [schedule.load(name) for name in schedules]
     if seed is not None:
@@ -243,7 +241,7 @@ def doctor(json: Json = False) -> None:
 @guarded
 def train(
     data: Annotated[Path, typer.Option(help="File to learn from, read as bytes.")],
-    steps: Annotated[int, typer.Option(help="Updates to make.", min=1)] = 200,
+    steps: Annotated[int, typer.Option(help="Updates to make.")] = 200,
     store: Annotated[
         Path | None, typer.Option(help="Keep snapshots here and go on from them.")
     ] = None,
@@ -289,6 +287,12 @@ def cleanup(json: Json = False) -> None:
         out.print(f"healed {escape(str(dead))}", soft_wrap=True)
     if not healed and not json:
         out.print("nothing to heal")
+
+
+def _at_least(least: int, **options: int | None) -> None:
+    for name, value in options.items():
+        if value is not None and value < least:
+            _stop(f"--{name} {value}: at least {least}", 2)
 
 
 def _later(plan: schedule.Schedule, turns: int) -> schedule.Schedule:

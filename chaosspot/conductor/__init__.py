@@ -129,6 +129,8 @@ async def attack_async(
     name = name or "schedule"
     if isinstance(trainer, str):
         trainer = trainers.load(trainer)
+    if not schedule.fault and steps is None:
+        raise ValueError(f"{name} has no fault: say at which step to stop (steps)")
     plan = _settled(schedule, nodes=nodes, seed=seed)
     for dead in heal_dead_runs():
         watcher.healed(dead)

@@ -22,12 +22,14 @@ class Feed:
         self._changed = anyio.Event()
         self.records: list[h.Record] = []
         self.highest_step = 0
+        self.committed: set[str] = set()  # nodes that have committed at least once
 
     def add(self, record: h.Record) -> h.Record:
         numbered = self._writer.append(record)
         self.records.append(numbered)
         if isinstance(numbered, h.Commit):
             self.highest_step = max(self.highest_step, numbered.step)
+            self.committed.add(numbered.node)
         self._changed.set()
         self._changed = anyio.Event()
         self._observer(numbered)
@@ -44,6 +46,11 @@ class Feed:
         changed = self._changed
         with anyio.move_on_after(within_s):
             await changed.wait()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until a condition holds that only a record can make true."""
+        while not condition():
+            await self._changed.wait()
 
     async def nth(self, matches: Callable[[h.Record], bool], count: int = 1) -> h.Record:
         """The ``count``-th record, from the start of the run, for which ``matches`` holds."""

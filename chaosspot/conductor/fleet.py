@@ -55,6 +55,7 @@ class Fleet:
             coordinator=address, steps=1_000_000_000 if steps is None else steps
         )
         self._named = 0
+        self._world = 0  # ranks at the start
         self._live: set[str] = set()
         self._replace_after_s: dict[str, float] = {}
         self._replaced: set[str] = set()
@@ -65,11 +66,13 @@ class Fleet:
         Raises:
             StartError: a command cannot be started, or the coordinator does not listen.
         """
+        listed = list(nodes)
+        self._world = len(listed) * self._trainer.ranks_per_node
         if self._trainer.coordinator is not None:
             await self._start(s.COORDINATOR, self._trainer.coordinator.command)
             await self._listening()
         async with anyio.create_task_group() as starting:
-            for node in nodes:
+            for node in listed:
                 self._named += 1
                 starting.start_soon(self._start, node, self._trainer.command)
 
@@ -150,6 +153,7 @@ class Fleet:
             "CHAOSSPOT_FLASH": str(self.cluster.flash(node.name)),
             "CHAOSSPOT_STORE": str(self._folder / "store"),
             "CHAOSSPOT_COORDINATOR": self._address,
+            "CHAOSSPOT_WORLD": str(self._world),
             "CHAOSSPOT_EVENTS": str(self._folder / "events"),
             "CHAOSSPOT_POINTS": str(self._points.armed),
             "CHAOSSPOT_CONTROL": str(self._points.socket),

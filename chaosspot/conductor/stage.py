@@ -29,6 +29,7 @@ from chaosspot.undo import Directory, Lease
 
 __all__ = ["Stage", "StartError"]
 
+_JUDGE_S = 0.5  # how often the whole history is looked at; what happened is seen at once
 _TAIL_S = 0.05  # how often events files are read; they may lie on a remote file system
 _GOOD_ENDS = ("decided", "steps", "finished")
 
@@ -56,7 +57,9 @@ class Stage:
         self._steps = steps
         self._lease = lease
         self._feed = feed
-        self._delays_s: dict[int, float] = {}
+        self._delays_s = [s.delay(fault, index, seed) for index, fault in enumerate(schedule.fault)]
+        self._waiting = set(range(len(schedule.fault)))  # faults whose trigger has not come
+        self._unhealed = set(self._waiting)  # faults that are not over
 
     async def play(self) -> None:
         """Run until everything is decided, a limit is reached or training ends; never hangs.
@@ -76,7 +79,7 @@ class Stage:
         try:
             async with (
                 self._control() as points,
-                MetadataService() as metadata,
+                MetadataService(run=self._lease.id) as metadata,
                 ProcessCluster(run=self._folder, lease=self._lease) as cluster,
                 anyio.create_task_group() as tasks,
             ):
@@ -109,7 +112,8 @@ class Stage:
             for record in tail.poll():
                 feed.add(record)
             tail.close()
-            self._report_missed()
+            for index in sorted(self._waiting):
+                self._miss(index, "its trigger never came")
 
     def resolved(self) -> s.Schedule:
         """The schedule with what this run made of each fault."""
@@ -150,7 +154,6 @@ class Stage:
 
     async def _fault(self, index: int, fault: s.FaultKind) -> None:
         """Wait for a fault's trigger and let it act."""
-        self._delays_s[index] = s.delay(fault, index, self._seed)
         on = fault.on
         if on.point is not None:
             async with self._points.hold(on.point, on.nth) as node:
@@ -163,15 +166,16 @@ class Stage:
             step = on.at_step
             await self._feed.nth(lambda r: isinstance(r, h.Commit) and r.step >= step)
         else:
-            await self._ready()
+            await self._feed.until(self._all_committed)
             await anyio.sleep(on.at_s or 0.0)
         await anyio.sleep(self._delays_s[index])
         await self._act(index, fault, puller)
 
     async def _act(self, index: int, fault: s.FaultKind, puller: str) -> None:
+        self._waiting.discard(index)
         names = s.choose(fault, index, self._seed, self._fleet.cluster.alive(), puller)
         if not names:
-            self._feed.note(h.FaultMissed, fault=index, reason="no live node matches its target")
+            self._miss(index, "no live node matches its target")
             return
         if fault.replace_after_s is not None:
             self._fleet.replace(names, fault.replace_after_s)
@@ -184,29 +188,17 @@ class Stage:
         )
         await inject(fault, names, _View(self._fleet, self._feed, index))
         self._feed.note(h.FaultHealed, fault=index)
+        self._unhealed.discard(index)
 
-    def _report_missed(self) -> None:
-        acted = {
-            record.fault
-            for record in self._feed.records
-            if isinstance(record, h.FaultInjected | h.FaultMissed)
-        }
-        for index in range(len(self._schedule.fault)):
-            if index not in acted:
-                self._feed.note(h.FaultMissed, fault=index, reason="its trigger never came")
+    def _miss(self, index: int, reason: str) -> None:
+        self._feed.note(h.FaultMissed, fault=index, reason=reason)
+        self._unhealed.discard(index)
 
     # Waiting.
 
-    async def _ready(self) -> None:
-        """Wait until every worker of the start has committed once."""
-        seen: set[str] = set()
-
-        def last_first_commit(record: h.Record) -> bool:
-            if isinstance(record, h.Commit):
-                seen.add(record.node)
-            return len(seen) >= self._workers
-
-        await self._feed.nth(last_first_commit)
+    def _all_committed(self) -> bool:
+        """Whether as many nodes have committed as were there at the start."""
+        return len(self._feed.committed) >= self._workers
 
     async def _read(self, tail: Tail) -> None:
         while True:
@@ -218,7 +210,7 @@ class Stage:
         """Wait for the end and say why it came."""
         limits = self._trainer.timeouts
         settle_steps = 2 * (self._trainer.promises.snapshot_every_steps or 5)
-        start_t = last_commit_t = time.monotonic()
+        start_t = last_commit_t = judged_t = time.monotonic()
         highest = 0
         while True:
             await self._feed.change(within_s=0.25)
@@ -229,13 +221,11 @@ class Stage:
                 return "steps"
             if not self._fleet.workers_alive and not self._fleet.capacity_coming:
                 return "exited" if self._failed_node() else "finished"
-            evidence = self._evidence()
-            if decided(evidence, now=now, settle_steps=settle_steps):
-                return "decided"
-            begun = ready_t(evidence, self._workers) is not None or any(
-                view.injected for view in evidence.faults
-            )
-            if not begun:
+            if not self._unhealed and now - judged_t > _JUDGE_S:
+                judged_t = now
+                if decided(self._evidence(), now=now, settle_steps=settle_steps):
+                    return "decided"
+            if not self._all_committed() and len(self._waiting) == len(self._schedule.fault):
                 if now - start_t > limits.start_s:
                     return "start timeout"
             elif now - last_commit_t > limits.stall_s and not self._fleet.capacity_coming:

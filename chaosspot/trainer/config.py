@@ -63,7 +63,7 @@ class TrainConfig:
     """Base URL of an AWS-style metadata service to poll for notices; None polls nothing."""
     sigterm_grace_s: float = 10.0
     """Time a SIGTERM is taken to leave before SIGKILL follows."""
-    heal_timeout_s: float = 5.0
+    collective_timeout_s: float = 5.0
     """Longest wait for one collective, or for one peer's state."""
     patience_s: float = 180.0
     """How long a rank goes on trying without a single commit before it gives up."""
@@ -81,7 +81,7 @@ class TrainConfig:
             raise InputError(
                 f"width must be a multiple of heads, got width={self.width}, heads={self.heads}"
             )
-        for name in ("learning_rate", "sigterm_grace_s", "heal_timeout_s", "patience_s"):
+        for name in ("learning_rate", "sigterm_grace_s", "collective_timeout_s", "patience_s"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise InputError(
                     f"{name} must be positive and finite, got {name}={getattr(self, name)!r}"

@@ -133,7 +133,7 @@ class Trainer:
             save=self.state.state_dict,
             load=self.state.load_state_dict,
             go_on=lambda: keep_waiting(self.board.time_left_s()),
-            collective_timeout_s=config.heal_timeout_s,
+            collective_timeout_s=config.collective_timeout_s,
             patience_s=config.patience_s,
         )
         stack.callback(self.membership.leave)

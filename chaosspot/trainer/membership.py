@@ -299,7 +299,7 @@ class Membership:
             hostname=self._host,
             timeout=self._timeout,
             quorum_timeout=timedelta(seconds=_ASK_TIMEOUT_S),
-            connect_timeout=self._timeout,
+            connect_timeout=_BUILD_TIMEOUT,
             heartbeat_interval=_HEARTBEAT_INTERVAL,
             checkpoint_transport=_Transport(self._host, self._timeout),
             rank=0,

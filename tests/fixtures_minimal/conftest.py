@@ -21,7 +21,7 @@ Event = dict[str, Any]
 T = TypeVar("T")
 
 
-def wait_for(what: str, ask: Callable[[], T], timeout_s: float = 20.0) -> T:
+def wait_for(what: str, ask: Callable[[], T], timeout_s: float = 60.0) -> T:
     """The first true answer, or a failure that names what did not come."""
     give_up_s = time.monotonic() + timeout_s
     while not (answer := ask()):
@@ -68,7 +68,7 @@ class Run:
         self.start_coordinator()
 
     def start_coordinator(self) -> None:
-        self._start("coordinator", [MINIMAL, "serve"], {})
+        self._start("coordinator", [MINIMAL.with_name("sum_server.py")], {})
 
     def start(
         self, *names: str, script: Path = MINIMAL, steps: int = 10**9, **environment: str

@@ -8,8 +8,10 @@ import re
 import select
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +41,15 @@ class Cluster:
         (root / "events").mkdir()
         self._lighthouse, self.url = _lighthouse("127.0.0.1:0")
 
-    def restart_lighthouse(self) -> None:
-        """SIGKILL the coordinator and start another at its address, which knows nothing."""
+    def kill_lighthouse(self) -> None:
+        """SIGKILL the coordinator."""
         self._lighthouse.kill()
         self._lighthouse.wait(10)
         assert self._lighthouse.stdout
         self._lighthouse.stdout.close()
+
+    def restart_lighthouse(self) -> None:
+        """Start another coordinator at the address of the first; it knows nothing."""
         self._lighthouse, self.url = _lighthouse(self.url.removeprefix("http://"))
 
     def start(
@@ -55,6 +60,7 @@ class Cluster:
         store: Path | None = None,
         flash: Path | None = None,
         alone: bool = False,
+        imds: str = "",
     ) -> subprocess.Popen[bytes]:
         """Start one worker as a new incarnation of ``node``; an empty flash unless given."""
         life = self._lives[node] = self._lives.get(node, -1) + 1
@@ -65,6 +71,7 @@ class Cluster:
             "CHAOSSPOT_FLASH": str(flash or self.root / f"flash-{node}-{life}"),
             "CHAOSSPOT_STORE": str(store or self.store),
             "TORCHFT_LIGHTHOUSE": "" if alone else self.url,
+            "AWS_EC2_METADATA_SERVICE_ENDPOINT": imds,
         }
         command = [sys.executable, "-m", "chaosspot.trainer", *TINY, "--data", str(self.data)]
         with open(self.root / f"{node}.{life}.log", "ab") as log:
@@ -188,3 +195,70 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
         return alone.assert_one_trajectory()
     finally:
         alone.close()
+
+
+class Imds(ThreadingHTTPServer):
+    """IMDSv2 with a list of misbehaviours, one for each of the next requests."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), ImdsHandler)
+        self.tokens: set[str] = set()
+        self.notice: bytes | None = None
+        self.next: list[Callable[[ImdsHandler], None]] = []
+        self.requests: list[str] = []
+        self.stop = threading.Event()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class ImdsHandler(BaseHTTPRequestHandler):
+    server: Imds
+
+    def do_PUT(self) -> None:
+        if self.misbehaves():
+            return
+        ttl = self.headers["X-aws-ec2-metadata-token-ttl-seconds"]
+        if self.path != "/latest/api/token" or not 1 <= int(ttl) <= 21600:
+            return self.answer(400)
+        token = f"token-{len(self.server.requests)}"
+        self.server.tokens.add(token)
+        self.answer(200, token.encode())
+
+    def do_GET(self) -> None:
+        if self.misbehaves():
+            return
+        if self.headers["X-aws-ec2-metadata-token"] not in self.server.tokens:
+            return self.answer(401, b"<html>401</html>")
+        if self.path != "/latest/meta-data/spot/instance-action" or not self.server.notice:
+            return self.answer(404, b"<html>404 - Not Found</html>")
+        self.answer(200, self.server.notice)
+
+    def misbehaves(self) -> bool:
+        self.server.requests.append(self.command)
+        if not self.server.next:
+            return False
+        self.server.next.pop(0)(self)
+        return True
+
+    def answer(self, status: int, body: bytes = b"") -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def imds() -> Iterator[Imds]:
+    with Imds() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield server
+        server.stop.set()
+        server.shutdown()
+        thread.join()

@@ -5,15 +5,17 @@ The measure is always the same: the digest after every step equals that of one u
 
 from __future__ import annotations
 
+import json
 import signal
 import time
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from conftest import Cluster
+    from conftest import Cluster, Imds
 
 pytestmark = pytest.mark.slow
 
@@ -124,6 +126,8 @@ def test_sigterm_drains_in_time_without_rework(
     assert stored.exists() or drained < max(
         e["step"] for e in cluster.events("snapshot") if e["stage"] == "durable"
     )
+    resumed = cluster.wait("commit", lambda e: e["step"] > drained, node="b")
+    assert resumed["t"] - cluster.wait("leave", node="a")["t"] < 4.0
     cluster.wait("commit", lambda e: e["step"] > drained + 3, node="b")
     for node in ("b", "c"):
         begun = [e["step"] for e in cluster.events("begin", node) if e["t"] > at - 0.5]
@@ -131,11 +135,60 @@ def test_sigterm_drains_in_time_without_rework(
     same(cluster.assert_one_trajectory(), undisturbed)
 
 
+def test_a_metadata_notice_makes_the_last_step_durable(
+    cluster: Cluster, imds: Imds, undisturbed: dict[int, str]
+) -> None:
+    cluster.start("a", "--snapshot-every", "1000", steps=ENDLESS, alone=True, imds=imds.url)
+    cluster.wait("commit", lambda e: e["step"] == 5)
+    deadline = int(time.time()) + 20
+    stamp = datetime.fromtimestamp(deadline, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    imds.notice = json.dumps({"action": "terminate", "time": stamp}).encode()
+    assert cluster.ended("a") == 0, cluster.logs()
+    assert time.time() < deadline - 5
+    notice = cluster.wait("notice")
+    assert (notice["provider"], notice["deadline_wall_s"]) == ("aws", deadline)
+    drained = cluster.wait("drain")["step"]
+    assert [(e["step"], e["stage"]) for e in cluster.events("snapshot")] == [
+        (drained, "staged"), (drained, "local"), (drained, "durable"),
+    ]  # fmt: skip
+    assert cluster.events("exit")[-1]["reason"] == "drained"
+    same(cluster.assert_one_trajectory(), undisturbed)
+
+
+def test_a_notice_is_kept_while_the_coordinator_is_gone(cluster: Cluster) -> None:
+    cluster.start("a", steps=ENDLESS)
+    cluster.wait("commit")
+    cluster.kill_lighthouse()
+    at = time.monotonic()
+    cluster.workers["a"].send_signal(signal.SIGTERM)
+    assert cluster.ended("a", 12) == 0, cluster.logs()
+    assert time.monotonic() - at < 9.0
+    drained = cluster.wait("drain")["step"]
+    cluster.wait("snapshot", lambda e: e["stage"] == "durable" and e["step"] == drained)
+
+
+def test_a_paused_rank_comes_back_as_one_of_them(
+    cluster: Cluster, undisturbed: dict[int, str]
+) -> None:
+    for node in NODES:
+        cluster.start(node, steps=ENDLESS)
+    full_world(cluster)
+    cluster.workers["c"].send_signal(signal.SIGSTOP)
+    at = time.monotonic()
+    cluster.wait("commit", lambda e: e["t"] > at + 0.2 and e["world"] == 2, timeout_s=12)
+    cluster.workers["c"].send_signal(signal.SIGCONT)
+    back = time.monotonic()
+    cluster.wait("commit", lambda e: e["t"] > back and e["world"] == 3, node="c")
+    same(cluster.assert_one_trajectory(), undisturbed)
+
+
 def test_the_job_survives_its_coordinator(cluster: Cluster, undisturbed: dict[int, str]) -> None:
     for node in NODES[:2]:
         cluster.start(node, steps=ENDLESS)
-    full_world(cluster, 2)
+    cluster.wait("commit", lambda e: e["world"] == 2 and e["step"] > 9)
+    cluster.kill_lighthouse()
     cluster.restart_lighthouse()
     at = time.monotonic()
-    cluster.wait("commit", lambda e: e["t"] > at + 0.5 and e["world"] == 2, timeout_s=40)
+    for node in NODES[:2]:
+        cluster.wait("commit", lambda e: e["t"] > at and e["world"] == 2, node=node, timeout_s=15)
     same(cluster.assert_one_trajectory(), undisturbed)

@@ -120,6 +120,20 @@ def test_training_moves_the_parameters_the_model_computes_with() -> None:
     assert state.model.loss(rows).item() < before / 2
 
 
+def test_the_update_is_adamw() -> None:
+    state = TrainState(tiny(learning_rate=0.01), CPU)
+    theirs = torch.nn.Parameter(state.parts()["parameters"].clone())
+    optimizer = torch.optim.AdamW([theirs], lr=0.01)
+    for seed in range(5):
+        generator = torch.Generator().manual_seed(seed)
+        gradient = torch.randn(state.n, generator=generator) * 10.0**-seed
+        state.gradient.copy_(gradient)
+        theirs.grad = gradient
+        state.update()
+        optimizer.step()
+        assert torch.allclose(state.parts()["parameters"], theirs, rtol=1e-5, atol=1e-7)
+
+
 def test_the_model_does_not_look_ahead() -> None:
     model = TrainState(tiny(), CPU).model
     one = torch.zeros(1, 8, dtype=torch.int64)

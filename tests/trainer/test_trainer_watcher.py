@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,75 +15,11 @@ from chaosspot.trainer.config import InputError
 from chaosspot.trainer.notice import Notice, NoticeBoard
 from chaosspot.trainer.watcher import AwsWatcher, parse_instance_action
 
+if TYPE_CHECKING:
+    from conftest import Imds, ImdsHandler
+
 NOTICE = b'{"action": "terminate", "time": "2030-01-02T03:04:05Z"}'
 EXPECTED = Notice(provider="aws", action="terminate", deadline_wall_s=1893553445.0)
-
-
-class Imds(ThreadingHTTPServer):
-    """IMDSv2 with a list of misbehaviours, one for each of the next requests."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.tokens: set[str] = set()
-        self.notice: bytes | None = None
-        self.next: list[Callable[[_Handler], None]] = []
-        self.requests: list[str] = []
-        self.stop = threading.Event()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Imds
-
-    def do_PUT(self) -> None:
-        if self.misbehaves():
-            return
-        ttl = self.headers["X-aws-ec2-metadata-token-ttl-seconds"]
-        if self.path != "/latest/api/token" or not 1 <= int(ttl) <= 21600:
-            return self.answer(400)
-        token = f"token-{len(self.server.requests)}"
-        self.server.tokens.add(token)
-        self.answer(200, token.encode())
-
-    def do_GET(self) -> None:
-        if self.misbehaves():
-            return
-        if self.headers["X-aws-ec2-metadata-token"] not in self.server.tokens:
-            return self.answer(401, b"<html>401</html>")
-        if self.path != "/latest/meta-data/spot/instance-action" or not self.server.notice:
-            return self.answer(404, b"<html>404 - Not Found</html>")
-        self.answer(200, self.server.notice)
-
-    def misbehaves(self) -> bool:
-        self.server.requests.append(self.command)
-        if not self.server.next:
-            return False
-        self.server.next.pop(0)(self)
-        return True
-
-    def answer(self, status: int, body: bytes = b"") -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None: ...
-
-
-@pytest.fixture
-def imds() -> Iterator[Imds]:
-    with Imds() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        yield server
-        server.stop.set()
-        server.shutdown()
-        thread.join()
 
 
 @contextmanager
@@ -122,11 +57,11 @@ def test_a_refused_token_is_minted_anew(imds: Imds) -> None:
     assert imds.requests.count("PUT") == 2
 
 
-def hang(handler: _Handler) -> None:
+def hang(handler: ImdsHandler) -> None:
     handler.server.stop.wait(30)
 
 
-def trickle(handler: _Handler) -> None:
+def trickle(handler: ImdsHandler) -> None:
     handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
     try:
         while not handler.server.stop.wait(0.05):
@@ -135,7 +70,7 @@ def trickle(handler: _Handler) -> None:
         return  # the client hung up, as it should
 
 
-def slow_headers(handler: _Handler) -> None:
+def slow_headers(handler: ImdsHandler) -> None:
     try:
         while not handler.server.stop.wait(0.05):
             handler.wfile.write(b"H")

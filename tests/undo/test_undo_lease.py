@@ -107,6 +107,11 @@ def test_the_guardian_ignores_polite_signals_and_is_needed(run: Path, scratch: D
         return int(line.split()[1], 16)
 
     wait_until(lambda: mask() & ignored == ignored)
+    # A reader of the harness's output must not wait for it, and Ctrl-C must not reach it.
+    for descriptor in (1, 2):
+        opened = os.readlink(f"/proc/{lease._guardian.pid}/fd/{descriptor}")
+        assert opened == str(lease.directory / "guardian.log")
+    assert os.getsid(lease._guardian.pid) == lease._guardian.pid
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         lease._guardian.send_signal(number)
     lease.kept(lease.promise(scratch))

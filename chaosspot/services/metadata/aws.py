@@ -7,8 +7,9 @@ Where no public source states the real answer, this is what we chose: 401 for a 
 tokens are optional, 403 for a PUT with ``X-Forwarded-For``, 405 for other methods on metadata,
 a listing for a directory asked without its slash, and a token's remaining seconds counting down.
 
-Sources: EC2 user guide ("instance metadata", "spot instance termination notices"); captures of
-headers and pages quoted in ``shared/facts/metadata.md``, part A.
+Sources: EC2 user guide ("instance metadata", "spot instance termination notices"); public captures
+of headers and of the 404 page (awslabs/ec2-spot-labs#23); botocore's and the AWS node termination
+handler's clients.
 """
 
 from __future__ import annotations
