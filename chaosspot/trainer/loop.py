@@ -8,11 +8,9 @@ the rank snapshots, joins, drains and leaves.
 from __future__ import annotations
 
 import logging
-import tempfile
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Literal
 
 import torch
@@ -27,7 +25,8 @@ from chaosspot.trainer.config import (
 )
 from chaosspot.trainer.data import ByteData
 from chaosspot.trainer.lighthouse import local_url, start_lighthouse
-from chaosspot.trainer.membership import Attempt, Interrupted, Membership
+from chaosspot.trainer.membership import Attempt, Membership
+from chaosspot.trainer.mended import Interrupted
 from chaosspot.trainer.notice import NoticeBoard, sigterm_is_a_notice
 from chaosspot.trainer.plan import (
     drain_plan,
@@ -37,12 +36,7 @@ from chaosspot.trainer.plan import (
     snapshot_due,
 )
 from chaosspot.trainer.reduction import ExactReduction
-from chaosspot.trainer.restore import Recovery
-from chaosspot.trainer.snapshot.flash import Flash
-from chaosspot.trainer.snapshot.staging import Staged
-from chaosspot.trainer.snapshot.store import DirectoryStore, Store
-from chaosspot.trainer.snapshot.uploader import Uploader
-from chaosspot.trainer.snapshot.worker import Worker
+from chaosspot.trainer.snapshot.keeper import SnapshotKeeper
 from chaosspot.trainer.state import TrainState
 from chaosspot.trainer.watcher import AwsWatcher
 
@@ -50,8 +44,7 @@ __all__ = ["Trainer", "train"]
 
 _log = logging.getLogger(__name__)
 
-_FLASH_PATIENCE_S = 2.0  # a snapshot is skipped when the one before is still being written then
-_LAST_UPLOAD_S = 60.0  # for the last snapshot of a finished run
+_LAST_SNAPSHOT_S = 60.0  # for the last snapshot of a finished run to become durable
 
 
 def train(
@@ -108,19 +101,7 @@ class Trainer:
         self.device = torch.device(config.device)
         self.state = TrainState(config, self.device)
         self.reduction = ExactReduction(self.state.n, config.micro_shards, self.device)
-        self.staged = Staged(self.state)
-        self.job = config.job_id(self.data.id)
-        self.flash = Flash(_flash_root(config.flash, stack), config.keep_snapshots)
-        self.store: Store | None = DirectoryStore(config.store) if config.store else None
-        self.uploader = (
-            stack.enter_context(
-                Uploader(self.flash, self.store, job=self.job, keep=config.keep_snapshots)
-            )
-            if self.store
-            else None
-        )
-        self.writer = stack.enter_context(Worker("flash"))
-        self.recovery = Recovery(local=self.flash.files, store=self.store, job=self.job)
+        self.snapshots = SnapshotKeeper(config, self.state, config.job_id(self.data.id), stack)
         lighthouse = config.lighthouse
         if lighthouse is None:
             server = start_lighthouse("127.0.0.1:0")
@@ -152,7 +133,7 @@ class Trainer:
             if self.board.time_left_s() is not None:
                 return self.drain()
             if not self.joined:
-                self.recovery.look()
+                self.snapshots.recovery.look()
             try:
                 attempt = self.membership.begin()
             except Interrupted:
@@ -173,10 +154,10 @@ class Trainer:
         Peers' memory came first, in the quorum. A snapshot beyond it is still right: all states
         of one job lie on one trajectory, and the peers then heal from this rank.
         """
-        candidates = self.recovery.candidates(self.state.step)
+        candidates = self.snapshots.recovery.candidates(self.state.step)
         if candidates:
             self.membership.abandon()  # before reading, so that peers do not wait for it
-            if found := self.recovery.load(self.state, candidates):
+            if found := self.snapshots.recovery.load(self.state, candidates):
                 self.took_over(found.tier)
                 self.membership.move_to(self.state.step)
             return False
@@ -250,25 +231,13 @@ class Trainer:
         return self.digest
 
     def snapshot(self, *, upload: bool) -> None:
-        """Copy the state; write it to flash, and then upload it, while training goes on."""
-        if not self.writer.wait_idle(_FLASH_PATIENCE_S):
-            _log.warning("snapshot of step %d skipped: flash is busy", self.state.step)
-            return
-        self.staged.copy(self.state)
-        step, attempt, digest = self.state.step, self.attempt, self.current_digest()
-        probe.emit("snapshot", step=step, stage="staged", bytes=self.staged.data_bytes, shards=1)
-
-        def write() -> None:
-            manifest = self.staged.manifest(
-                world=attempt.world, generation=attempt.generation, job=self.job, digest=digest
-            )
-            in_use = self.uploader.in_use if self.uploader else ()
-            self.flash.write(self.staged, manifest, in_use)
-            probe.emit("snapshot", step=step, stage="local", bytes=manifest.data_bytes, shards=1)
-            if upload and self.uploader:
-                self.uploader.submit(step)
-
-        self.writer.submit(write)
+        """Copy the state, to be written and perhaps uploaded while training goes on."""
+        self.snapshots.take(
+            world=self.attempt.world,
+            generation=self.attempt.generation,
+            digest=self.current_digest(),
+            upload=upload,
+        )
 
     def drain(self) -> TrainResult:
         """Leave between two steps and make the last one durable before the deadline.
@@ -280,27 +249,22 @@ class Trainer:
         self._emit_membership("drain")
         step = self.state.step
         plan = drain_plan(
-            time_left_s=self._time_left_s(),
-            on_flash=step == 0 or step in self.flash.steps() or step == self.staged.step,
+            time_left_s=self.board.time_left_s() or 0.0,
+            on_flash=step == 0 or self.snapshots.holds(step),
             in_store=step == 0,
-            has_store=self.uploader is not None,
+            has_store=self.snapshots.has_store,
         )
         if plan.snapshot:
             self.snapshot(upload=False)
         self.leave()
-        if plan.upload and self.uploader and self.writer.wait_idle(plan.upload_timeout_s):
-            self.uploader.submit(step)  # does nothing when the store has it already
-            self.uploader.wait(min(plan.upload_timeout_s, self._time_left_s()))
-        else:
-            self.writer.wait_idle(max(0.0, self._time_left_s() - 0.5))
+        self.snapshots.flush(step, plan)
         return self._result("drained")
 
     def finish(self) -> TrainResult:
         """Leave after the last step and wait for its snapshot."""
         self.leave()
-        self.writer.wait_idle(_LAST_UPLOAD_S)
-        if self.uploader and not self.uploader.wait(_LAST_UPLOAD_S):
-            _log.warning("the last snapshot did not reach the store in %g s", _LAST_UPLOAD_S)
+        if not self.snapshots.settle(_LAST_SNAPSHOT_S):
+            _log.warning("the last snapshot is not durable after %g s", _LAST_SNAPSHOT_S)
         self.board.report()
         return self._result("finished")
 
@@ -309,10 +273,6 @@ class Trainer:
         probe.point("drain.before-leave")
         self.membership.leave()
         self._emit_membership("leave")
-
-    def _time_left_s(self) -> float:
-        left = self.board.time_left_s()
-        return _LAST_UPLOAD_S if left is None else left
 
     def _emit_membership(self, event: str) -> None:
         at = self.attempt
@@ -341,15 +301,3 @@ class Trainer:
             reason=reason,
             restored=tuple(self.restored),
         )
-
-
-def _flash_root(root: Path | None, stack: ExitStack) -> Path:
-    """The given directory, made; or a temporary one for this run."""
-    if root is None:
-        return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="chaosspot-flash-")))
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(f"flash directory cannot be made: {str(root)!r}: {reason}") from error
-    return root

@@ -6,32 +6,31 @@ whether to commit. What this layer adds is what keeps a failure short:
 
 - *Whoever sees a failure tears its process group down at once.* A gloo ring tells only the
   neighbours of a dead rank; the others would wait for the collective's timeout.
-- Building a group with a member that has just died waits for it; that wait has its own, shorter
-  bound than a collective's.
-- A group's rendezvous keys carry the step and the members, so that a restarted Lighthouse,
-  which counts from 1 again, does not lead ranks to the keys of an old group.
 - A request that the Lighthouse took to its grave is repeated after 3 s; after other RPC errors
   the Manager is built anew, because its bookkeeping does not survive them.
+
+``mended`` holds what had to be changed in torchft itself.
 """
 
 from __future__ import annotations
 
-import concurrent.futures
-import hashlib
 import logging
-import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from torch import Tensor
 from torch.distributed import ReduceOp, TCPStore  # type: ignore[attr-defined]
-from torchft import Manager, ProcessGroupGloo
-from torchft.checkpointing.http_transport import HTTPTransport
 
 from chaosspot.trainer.config import TrainerError
+from chaosspot.trainer.mended import (
+    Group,
+    Interrupted,
+    InterruptibleManager,
+    QuorumClient,
+    Transport,
+)
 
 __all__ = ["Attempt", "Interrupted", "Membership", "MembershipError"]
 
@@ -40,17 +39,12 @@ _log = logging.getLogger(__name__)
 _BUILD_TIMEOUT = timedelta(seconds=2)
 _HEARTBEAT_INTERVAL = timedelta(milliseconds=100)
 _ASK_TIMEOUT_S = 3.0  # one request to the Lighthouse, which waits up to 2 s for stragglers
-_NOTICE_CHECK_S = 0.1
 _RETRY_S = 0.1
 _MIN_FAILURES = 5  # a rank that was paused for long gets as many tries as any other
 
 
 class MembershipError(TrainerError):
     """No quorum within the bounds that were set."""
-
-
-class Interrupted(Exception):
-    """Waiting for peers was given up because this node has too little time left."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,73 +57,6 @@ class Attempt:
     """This rank's place in 0..world-1; None while it contributes nothing."""
     healed: bool
     """This rank's state came from a peer just now."""
-
-
-class _Group(ProcessGroupGloo):  # type: ignore[misc]
-    """A gloo group that bounds building and collectives separately and has unmistakable keys."""
-
-    def __init__(self, *, collective_timeout: timedelta) -> None:
-        super().__init__(timeout=_BUILD_TIMEOUT)
-        self._collective_timeout = collective_timeout
-        self.salt = ""
-
-    def configure(self, store_addr: str, *args: Any, **kwargs: Any) -> None:
-        # A member's store listens as long as its process lives. TCPStore's client would go on
-        # asking a dead one until its timeout; a refused connection says it at once.
-        host, port = store_addr.partition("/")[0].rsplit(":", 1)
-        socket.create_connection((host, int(port)), _BUILD_TIMEOUT.total_seconds()).close()
-        super().configure(f"{store_addr}/{self.salt}", *args, **kwargs)
-
-    def _opts_hook(self, opts: Any) -> Any:
-        opts.timeout = self._collective_timeout
-        return opts
-
-
-class _Transport(HTTPTransport):  # type: ignore[misc]
-    """Serves this rank's state to peers under the advertised name, not the machine's."""
-
-    def __init__(self, host: str, timeout: timedelta) -> None:
-        self._host = host
-        super().__init__(timeout=timeout, num_chunks=0)
-        self._server.RequestHandlerClass.log_message = lambda *_: None
-
-    def address(self) -> str:
-        return f"http://{self._host}:{self._server.socket.getsockname()[1]}/checkpoint/"
-
-
-class _Client:
-    """Passes calls on to torchft's ManagerClient and keeps the last quorum's details."""
-
-    def __init__(self, client: Any, group: _Group) -> None:
-        self._client = client
-        self._group = group
-        self.quorum: Any = None
-
-    def _quorum(self, *args: Any, **kwargs: Any) -> Any:
-        self.quorum = self._client._quorum(*args, **kwargs)
-        members = f"{self.quorum.max_step}/{self.quorum.replica_ids}"
-        self._group.salt = hashlib.blake2b(members.encode(), digest_size=8).hexdigest()
-        return self.quorum
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
-
-
-class _Manager(Manager):  # type: ignore[misc]
-    """A Manager whose wait for a quorum can be given up."""
-
-    go_on: Callable[[], bool]
-
-    def wait_quorum(self) -> None:
-        while True:
-            try:
-                self._quorum_future.result(timeout=_NOTICE_CHECK_S)
-                return
-            except concurrent.futures.TimeoutError:
-                if self._quorum_future.done():
-                    raise  # the request's own
-                if not self.go_on():
-                    raise Interrupted from None
 
 
 class Membership:
@@ -170,7 +97,7 @@ class Membership:
         self._kept_step = 0  # while there is no Manager
         # Peers find each other's sockets here; it lives as long as this process.
         self._store = TCPStore(self._host, 0, is_master=True, wait_for_workers=False)
-        self._manager: _Manager | None = None
+        self._manager: InterruptibleManager | None = None
 
     @property
     def step(self) -> int:
@@ -280,14 +207,14 @@ class Membership:
             _log.warning("attempt failed: %s", str(failed.original_exception).split("\n")[0])
             manager._pg.abort()
 
-    def _built(self) -> _Manager:
+    def _built(self) -> InterruptibleManager:
         if self._manager is None:
             self._manager = self._build()
         return self._manager
 
-    def _build(self) -> _Manager:
-        group = _Group(collective_timeout=self._timeout)
-        manager = _Manager(
+    def _build(self) -> InterruptibleManager:
+        group = Group(build_timeout=_BUILD_TIMEOUT, collective_timeout=self._timeout)
+        manager = InterruptibleManager(
             pg=group,
             load_state_dict=self._take,
             state_dict=self._save,
@@ -301,14 +228,14 @@ class Membership:
             quorum_timeout=timedelta(seconds=_ASK_TIMEOUT_S),
             connect_timeout=_BUILD_TIMEOUT,
             heartbeat_interval=_HEARTBEAT_INTERVAL,
-            checkpoint_transport=_Transport(self._host, self._timeout),
+            checkpoint_transport=Transport(self._host, self._timeout),
             rank=0,
             world_size=1,
             store_addr=self._host,
             store_port=self._store.port,
         )
         manager.go_on = self._go_on
-        manager._client = _Client(manager._client, group)
+        manager._client = QuorumClient(manager._client, group)
         manager.load_state_dict({"step": self._kept_step, "batches_committed": self._kept_step})
         return manager
 

@@ -80,7 +80,8 @@ class DrainPlan:
 
     snapshot: bool
     upload: bool
-    upload_timeout_s: float
+    flush_timeout_s: float
+    """For writing, and again for uploading: their sum stays before the deadline."""
 
 
 def drain_plan(*, time_left_s: float, on_flash: bool, in_store: bool, has_store: bool) -> DrainPlan:
@@ -94,7 +95,7 @@ def drain_plan(*, time_left_s: float, on_flash: bool, in_store: bool, has_store:
     return DrainPlan(
         snapshot=spare_s > 0 and not on_flash,
         upload=spare_s > 0 and wants_upload,
-        upload_timeout_s=spare_s if wants_upload else 0.0,
+        flush_timeout_s=spare_s / 2,
     )
 
 

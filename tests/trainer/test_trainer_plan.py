@@ -99,7 +99,7 @@ def test_drain_plan(
 ) -> None:
     plan = drain_plan(time_left_s=left_s, on_flash=on_flash, in_store=in_store, has_store=has_store)
     assert (plan.snapshot, plan.upload) == (snapshot, upload)
-    assert plan.upload_timeout_s <= max(0.0, left_s - 1.0)
+    assert 2 * plan.flush_timeout_s <= max(0.0, left_s - 1.0)
 
 
 @pytest.mark.parametrize(
