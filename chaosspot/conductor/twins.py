@@ -15,7 +15,7 @@ from chaosspot.oracles.lineage import Lineage
 from chaosspot.schedule import ClusterSpec
 from chaosspot.trainers import Trainer
 
-__all__ = ["cache_path", "cached", "differ", "goal", "keep", "reaches"]
+__all__ = ["cache_path", "cached", "code", "differ", "goal", "keep", "reaches"]
 
 
 def goal(steps: int) -> int:
@@ -33,7 +33,7 @@ def cache_path(trainer: Trainer, cluster: ClusterSpec) -> Path:
     key.update(toml.dumps(trainer).encode())
     key.update(toml.dumps(cluster).encode())
     key.update(msgspec.json.encode(machine(), order="sorted"))
-    for file in _code(trainer):
+    for file in code(trainer):
         key.update(str(file).encode() + b"\0" + file.read_bytes())
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "chaosspot" / "twins" / f"{trainer.name}-{key.hexdigest()}.jsonl"
@@ -74,7 +74,7 @@ def keep(path: Path, data: bytes) -> None:
         draft.unlink(missing_ok=True)
 
 
-def _code(trainer: Trainer) -> list[Path]:
+def code(trainer: Trainer) -> list[Path]:
     """The source files that a description leads to: scripts, modules, folders on its path."""
     found: set[Path] = set()
     commands = [trainer.command, trainer.coordinator.command if trainer.coordinator else ()]

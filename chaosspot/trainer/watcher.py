@@ -84,7 +84,7 @@ class AwsWatcher:
                 if notice := self.poll():
                     self._board.post(notice)
                     return
-            except (OSError, http.client.HTTPException, ValueError) as error:
+            except Exception as error:  # noqa: BLE001 - nothing may cost the node its warning
                 self._token = None  # whatever it was, start from the beginning
                 _log.warning(
                     "metadata service, will ask again: %s: %s", type(error).__name__, error

@@ -52,15 +52,13 @@ def heal_dead_runs() -> list[Healed]:
         if not directory.is_dir() or (lock := state.take_lock(directory)) is None:
             continue
         try:
-            result = _heal(directory)
+            healed.append(_heal(directory))
         finally:
             os.close(lock)
-        if result is not None:
-            healed.append(result)
     return healed
 
 
-def _heal(directory: Path) -> Healed | None:
+def _heal(directory: Path) -> Healed:
     """Undo one dead run, with its lock held."""
     owner: state.Owner | None = None
     rescue: state.Rescue | None = None
@@ -84,8 +82,6 @@ def _heal(directory: Path) -> Healed | None:
         failed.append(str(error))
     if not failed:
         _remove(directory, keep=bool(damaged))
-    if not (done or rescue or damaged or failed):
-        return None  # its owner died while it was closing it: nothing had been left
     return Healed(
         lease=directory.name,
         run=Path(owner.run) if owner else None,

@@ -229,6 +229,16 @@ def test_a_really_full_disk_is_a_soft_error(flash: Flash, caplog) -> None:
     assert "No space" in caplog.text
 
 
+def test_a_bug_in_a_job_does_not_end_the_worker(caplog) -> None:
+    done = threading.Event()
+    with Worker("flash") as worker:
+        worker.submit(lambda: {}["bug"])
+        assert worker.wait_idle(5)
+        worker.submit(done.set)
+        assert done.wait(5)
+    assert "KeyError" in caplog.text
+
+
 def test_only_the_newest_snapshots_are_kept_and_those_in_use(flash: Flash) -> None:
     state = tiny_state()
     for _ in range(5):

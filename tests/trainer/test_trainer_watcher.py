@@ -85,6 +85,7 @@ MISBEHAVIOURS = {
     "200, not JSON": lambda handler: handler.answer(200, b"<html>it works</html>\xff"),
     "200, no notice": lambda handler: handler.answer(200, b'{"action": null}'),
     "200, a bad time": lambda handler: handler.answer(200, b'{"action": "stop", "time": "x"}'),
+    "200, nested too deep": lambda handler: handler.answer(200, b"[" * 60_000),
     "200, empty": lambda handler: handler.answer(200),
     "reset": lambda handler: handler.connection.close(),
     "hang": hang,

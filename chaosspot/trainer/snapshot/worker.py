@@ -17,7 +17,7 @@ class Worker:
     """Runs one job at a time, newest first; use as a context manager, which joins the thread.
 
     A job that is handed over while another one waits replaces it: the older one is outdated.
-    A job that raises OSError has failed softly: it is logged, and the next one runs.
+    A job that raises has failed softly: it is logged, and the next one runs.
     """
 
     def __init__(self, name: str) -> None:
@@ -69,6 +69,9 @@ class Worker:
             except OSError as error:
                 self.failures += 1
                 _log.warning("%s failed, training goes on: %s", self._thread.name, error)
+            except Exception:  # noqa: BLE001 - it is logged whole
+                self.failures += 1  # a bug, but no reason to lose the training as well
+                _log.exception("%s failed, training goes on", self._thread.name)
             finally:
                 with self._changed:
                     self._busy = False
