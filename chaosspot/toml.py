@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 import tomli_w
 
-__all__ = ["FileError", "Value", "dumps", "loads", "read"]
+__all__ = ["FileError", "Value", "convert", "dumps", "loads", "read"]
 
 T = TypeVar("T", bound="Value")
 
@@ -55,6 +55,11 @@ def loads(text: str, into: type[T], *, origin: str = "<text>") -> T:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise FileError(f"{origin}: not TOML: {error}") from error
+    return convert(data, into, origin=origin)
+
+
+def convert(data: dict[str, Any], into: type[T], *, origin: str) -> T:
+    """Turn parsed TOML into ``into``; ``origin`` is named in errors (see :func:`read`)."""
     try:
         return msgspec.convert(data, into)
     except msgspec.ValidationError as error:

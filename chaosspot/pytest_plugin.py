@@ -1,0 +1,127 @@
+"""The pytest plugin: a fixture that attacks, and verdicts in every report.
+
+Loaded in every pytest run of everybody who has chaosspot installed, so it imports pytest and the
+standard library alone; the rest comes with the first attack.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from chaosspot.schedule import Schedule
+    from chaosspot.verdict import Verdict
+
+__all__ = ["attack"]
+
+_OPTIONS = {
+    "trainer": ("--trainer", "Trainer to attack: a shipped name, or the path of a description"),
+    "cluster": ("--cluster", "Where its nodes live: processes"),
+    "seed": ("--chaos-seed", "Decides which nodes are hit and when"),
+    "runs": ("--runs", "Where run directories are made; a temporary directory unless given"),
+}
+_VERDICTS = pytest.StashKey[list["Verdict"]]()
+_PROPERTY = "chaosspot_verdict"  # of a report: how xdist's workers tell their controller
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("chaosspot", "Fault injection for training jobs")
+    for name, (option, what) in _OPTIONS.items():
+        kind = int if name == "seed" else str
+        group.addoption(option, dest=f"chaosspot_{name}", type=kind, default=None, help=what)
+        parser.addini(f"chaosspot_{name}", what)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "chaos: attacks a trainer on real processes")
+
+
+@pytest.fixture
+def attack(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Verdict]:
+    """``attack(schedule_or_name, **overrides) -> Verdict``, with what :func:`chaosspot.attack`
+    takes.
+
+    What is not given comes from the command line, the environment, the configuration or the
+    defaults. The verdict is returned, not asserted: end the test with ``verdict.check()``.
+    """
+    from chaosspot.conductor import attack as real_attack
+
+    verdicts = request.node.stash.setdefault(_VERDICTS, [])
+    settings = _settings(request.config, tmp_path)
+
+    def run(schedule: Schedule | str, **overrides: Any) -> Verdict:
+        verdict = real_attack(schedule, **{**settings, **overrides})
+        verdicts.append(verdict)
+        return verdict
+
+    return run
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add what every verdict of the test says to its report."""
+    report = yield
+    if call.when != "call":
+        return report
+    for verdict in item.stash.get(_VERDICTS, ()):
+        primary = verdict.primary
+        why = f" because of {primary.oracle}: {primary.message}" if primary else ""
+        said = f"{verdict.outcome}: {verdict.schedule} on {verdict.trainer}, seed {verdict.seed}"
+        report.user_properties.append((_PROPERTY, f"{said}{why}"))
+        lines = [f"{said}{why}", f"run directory: {verdict.run}", f"replay: {verdict.replay}"]
+        report.sections.append(("chaosspot", "\n".join(lines)))
+    return report
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    """An attack whose verdict is unknown is neither passed nor an ordinary failure."""
+    if report.when == "call" and report.failed and _outcomes(report)[-1:] == ["unknown"]:
+        return "unknown", "U", "UNKNOWN"
+    return None
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """One line a verdict that is not a pass."""
+    lines = [
+        f"{report.nodeid}: {text}"
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if isinstance(report, pytest.TestReport)
+        for text in _said(report)
+        if not text.startswith("pass")
+    ]
+    if lines:
+        terminalreporter.section("chaosspot")
+        for line in lines:
+            terminalreporter.line(line)
+
+
+def _settings(config: pytest.Config, tmp_path: Path) -> dict[str, Any]:
+    from chaosspot.settings import resolve
+
+    given = {name: config.getoption(f"chaosspot_{name}") for name in _OPTIONS}
+    ini = {name: config.getini(f"chaosspot_{name}") for name in _OPTIONS}
+    resolved = resolve(given, environ=os.environ, folder=config.rootpath)
+    settings = {}
+    for name, setting in resolved.items():
+        settings[name] = setting.value
+        if setting.origin == "default" and ini[name]:
+            settings[name] = int(ini[name]) if name == "seed" else ini[name]
+    if resolved["runs"].origin == "default" and not ini["runs"]:
+        settings["runs"] = tmp_path / "runs"
+    return settings
+
+
+def _said(report: pytest.TestReport) -> list[str]:
+    return [str(text) for name, text in report.user_properties if name == _PROPERTY]
+
+
+def _outcomes(report: pytest.TestReport) -> list[str]:
+    return [text.split(":", 1)[0] for text in _said(report)]
