@@ -11,7 +11,7 @@ attack: $(READY) ## attack the reference trainer: 4 workers in 2 zones, 3 schedu
 	$(BIN)/chaosspot attack spot-notice sudden-kill zone-loss --nodes 4
 
 test: $(READY) ## all tests but the long soaks
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 lint: $(READY)
 	$(BIN)/ruff check .

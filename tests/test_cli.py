@@ -45,14 +45,14 @@ def cli(
 
 
 @contextmanager
-def attacking(tmp_path: Path, *argv: str) -> Iterator[subprocess.Popen[str]]:
+def attacking(tmp_path: Path, *argv: str, schedule: str = QUICK) -> Iterator[subprocess.Popen[str]]:
     """``chaosspot attack`` in the background, in a folder of its own."""
     work = tmp_path / "work"
     work.mkdir(exist_ok=True)
     with (
         open(work / "out", "w") as out,
         subprocess.Popen(
-            [CHAOSSPOT, "attack", QUICK, "--trainer", "minimal", *argv],
+            [CHAOSSPOT, "attack", schedule, "--trainer", "minimal", *argv],
             cwd=work,
             stdout=out,
             stderr=subprocess.PIPE,
@@ -237,8 +237,8 @@ def test_sigkill_at_any_moment_leaves_nothing(
     """Within 5 s no process of the run lives; the next start, elsewhere, says what was healed."""
     state = tmp_path / "state"
     monkeypatch.setenv("CHAOSSPOT_STATE_HOME", str(state))
-    delay_s = random.Random(turn).uniform(0.3, 4.0)
-    with attacking(tmp_path, "--seed", str(turn)) as process:
+    delay_s = random.Random(turn).uniform(0.3, 6.0)
+    with attacking(tmp_path, "--seed", str(turn), schedule="sudden-kill") as process:
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(delay_s)
         began = bool(of_run(state)[1:])
