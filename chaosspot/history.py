@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import msgspec
 
-__all__ = ["EVENTS", "Record", "Writer", "decode", "encode", "ordered", "parse", "read"]
+__all__ = ["EVENTS", "Effect", "Record", "Writer", "decode", "encode", "ordered", "parse", "read"]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -147,6 +147,13 @@ class NodeUp(Record, frozen=True, kw_only=True):
     replaces: str | None = None
 
 
+class NodeRestart(Record, frozen=True, kw_only=True):
+    """A node's trainer ended with an error and is started again, on the same flash."""
+
+    event = "node.restart"
+    code: int
+
+
 class NodeGone(Record, frozen=True, kw_only=True):
     """Nothing of a node's tree lives any more.
 
@@ -159,6 +166,9 @@ class NodeGone(Record, frozen=True, kw_only=True):
     code: int | None = None
 
 
+Effect = Literal["gone", "published", "withdrawn", "paused", "held", "child-gone", "full", "up"]
+
+
 class FaultInjected(Record, frozen=True, kw_only=True):
     event = "fault.injected"
     fault: int
@@ -168,11 +178,16 @@ class FaultInjected(Record, frozen=True, kw_only=True):
 
 
 class FaultEffect(Record, frozen=True, kw_only=True):
-    """What the harness saw a fault do to ``node``: its tree ``gone``, its notice ``published``."""
+    """What the harness saw a fault do to ``node``.
+
+    Its tree ``gone``; its notice ``published`` or ``withdrawn``; all its processes ``paused``, or
+    one thread ``held`` at a point; one of its processes ``child-gone``; its flash ``full``; itself
+    ``up``, as a node that the fault added.
+    """
 
     event = "fault.effect"
     fault: int
-    what: Literal["gone", "published"]
+    what: Effect
     deadline_wall_s: float | None = None
 
 

@@ -19,14 +19,19 @@ from chaosspot.toml import FileError, Value
 
 __all__ = [
     "ClusterSpec",
+    "DiskFull",
     "Expectation",
     "Fault",
     "FaultKind",
     "FileError",
     "Group",
+    "Grow",
+    "Hold",
     "Kill",
+    "KillChild",
     "Node",
     "Notice",
+    "Pause",
     "Resolved",
     "Schedule",
     "Target",
@@ -53,15 +58,20 @@ class Node(Value, frozen=True, kw_only=True):
     family: str
     pool: Pool
     role: Role
+    flash_bytes: int | None = None
 
 
 class Group(Value, frozen=True, kw_only=True):
-    """``count`` nodes of one kind; their zones go round-robin."""
+    """``count`` nodes of one kind; their zones go round-robin.
+
+    ``flash_bytes`` limits each node's flash; without it a flash is as large as the disk.
+    """
 
     count: Count
     zones: Annotated[tuple[Name, ...], Meta(min_length=1)] = ("a",)
     family: Name = "p4d.24xlarge"
     pool: Pool = "spot"
+    flash_bytes: Annotated[int, Meta(ge=1 << 16)] | None = None
 
 
 class ClusterSpec(Value, frozen=True, kw_only=True):
@@ -83,6 +93,7 @@ class ClusterSpec(Value, frozen=True, kw_only=True):
                 family=group.family,
                 pool=group.pool,
                 role="worker",
+                flash_bytes=group.flash_bytes,
             )
             for number, (zone, group) in enumerate(kinds)
         )
@@ -177,13 +188,16 @@ class Fault(Value, frozen=True, kw_only=True, tag_field="kind"):
     """One thing that goes wrong. Without a target: the node that pulled the trigger, else one.
 
     ``replace_after_s``: a new node (new name, empty flash) comes that long after each is gone.
-    ``resolved`` is written by a run; a replay takes the nodes and the delay from it.
+    The node is there (and billed) at once; its trainer starts ``start_delay_s`` later, as on a
+    machine that has to fetch its image first. ``resolved`` is written by a run; a replay takes the
+    nodes and the delay from it.
     """
 
     kind: ClassVar[str]
     on: Trigger
     target: Target | None = None
     replace_after_s: Seconds | None = None
+    start_delay_s: Seconds = 0.0
     resolved: Resolved | None = None
 
 
@@ -195,32 +209,96 @@ class Kill(Fault, frozen=True, kw_only=True, tag="kill"):
 
 
 class Terminate(Fault, frozen=True, kw_only=True, tag="terminate"):
-    """SIGTERM to every process of the node, SIGKILL to what is left after ``grace_s``."""
+    """SIGTERM, and SIGKILL to what is left after ``grace_s``.
+
+    ``scope``: to every process of the node's tree, or to the main process of each rank alone.
+    """
 
     kind = "terminate"
     grace_s: Seconds = 30.0
+    scope: Literal["tree", "main"] = "tree"
+
+
+class KillChild(Fault, frozen=True, kw_only=True, tag="kill-child"):
+    """SIGKILL to one process that a rank started, as the kernel does to a loader out of memory."""
+
+    kind = "kill-child"
+
+
+class Pause(Fault, frozen=True, kw_only=True, tag="pause"):
+    """SIGSTOP to the whole process tree, SIGCONT after ``duration_s``."""
+
+    kind = "pause"
+    duration_s: Seconds = 20.0
+
+
+class Hold(Fault, frozen=True, kw_only=True, tag="hold"):
+    """The thread that reaches a point stays there for ``duration_s``; the others go on.
+
+    A process that hangs and still sends its heartbeats.
+    """
+
+    kind = "hold"
+    duration_s: Seconds = 20.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.on.point is None:
+            raise ValueError("a hold needs a point: on = { point = ... }")
+        if self.target is not None:
+            raise ValueError("a hold has no target: it holds whoever reaches its point")
+
+
+class DiskFull(Fault, frozen=True, kw_only=True, tag="disk-full"):
+    """No space is left on the node's flash for ``duration_s``.
+
+    The cluster's groups must say how large a flash is (``flash_bytes``).
+    """
+
+    kind = "disk-full"
+    duration_s: Seconds = 10.0
+
+
+class Grow(Fault, frozen=True, kw_only=True, tag="grow"):
+    """``count`` more nodes, like those of the cluster's first group."""
+
+    kind = "grow"
+    count: Count = 1
 
 
 class Notice(Fault, frozen=True, kw_only=True, tag="notice"):
     """The cloud's interruption notice, and the reclaim at its deadline.
 
     At the deadline, or ``kill_after_s`` after the notice if that is given, the node gets SIGTERM
-    and ``shutdown_s`` later SIGKILL.
+    and ``shutdown_s`` later SIGKILL. With ``withdraw_after_s`` the notice is taken back, and the
+    node stays.
     """
 
     kind = "notice"
     provider: Literal["aws"] = "aws"
     lead_s: Seconds = 120.0
     kill_after_s: Seconds | None = None
+    withdraw_after_s: Seconds | None = None
     shutdown_s: Seconds = 2.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.kill_after_s is not None and self.kill_after_s > self.lead_s:
             raise ValueError(f"kill_after_s = {self.kill_after_s} is after lead_s = {self.lead_s}")
+        if self.withdraw_after_s is not None:
+            if self.kill_after_s is not None:
+                raise ValueError(
+                    f"kill_after_s = {self.kill_after_s} and "
+                    f"withdraw_after_s = {self.withdraw_after_s} exclude another"
+                )
+            if self.withdraw_after_s >= self.lead_s:
+                raise ValueError(
+                    f"withdraw_after_s = {self.withdraw_after_s} is not before "
+                    f"lead_s = {self.lead_s}"
+                )
 
 
-FaultKind = Kill | Terminate | Notice
+FaultKind = Kill | Terminate | Notice | KillChild | Pause | Hold | DiskFull | Grow
 
 
 class Expectation(Value, frozen=True, kw_only=True):
@@ -252,6 +330,10 @@ class Schedule(Value, frozen=True, kw_only=True):
         nodes = [*self.cluster.nodes(), COORDINATOR]
         for index, fault in enumerate(self.fault):
             target = fault.target
+            if isinstance(fault, DiskFull) and any(
+                g.flash_bytes is None for g in self.cluster.group
+            ):
+                raise FileError(f"fault[{index}]: disk-full needs cluster.group.flash_bytes")
             if target is None:
                 continue
             unknown = set(target.nodes or ()) - {node.name for node in nodes}
@@ -270,7 +352,7 @@ class Schedule(Value, frozen=True, kw_only=True):
                 )
 
     def _replaces(self) -> bool:
-        return any(fault.replace_after_s is not None for fault in self.fault)
+        return any(f.replace_after_s is not None or isinstance(f, Grow) for f in self.fault)
 
 
 COORDINATOR = Node(

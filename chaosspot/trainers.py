@@ -40,6 +40,7 @@ class Promises(Value, frozen=True, kw_only=True):
 
     ``snapshot_every_steps`` bounds rework, with one more per lost node for the step in flight.
     With ``peers_hold_state`` only the steps in flight count while any worker survives.
+    ``rejoins``: a node that is new or was paused takes part again within ``timeouts.start_s``.
     """
 
     exact: Literal["any-world", "same-world", "none"] = "none"
@@ -47,6 +48,7 @@ class Promises(Value, frozen=True, kw_only=True):
     snapshot_every_steps: Annotated[int, Meta(ge=1)] | None = None
     peers_hold_state: bool = False
     drains_on_notice: bool = False
+    rejoins: bool = False
     recovery_s: Positive | None = None
     catch_up_s: Positive | None = None
 
@@ -108,13 +110,18 @@ class Sick(Value, frozen=True, kw_only=True):
 
 
 class Trainer(Value, frozen=True, kw_only=True):
-    """What is attacked."""
+    """What is attacked.
+
+    ``restarts``: how often a node whose trainer ended with an error starts it again, on the same
+    flash, as an agent or an operator would.
+    """
 
     name: str = ""
     title: str = ""
     command: Annotated[tuple[str, ...], Meta(min_length=1)]
     ranks_per_node: Annotated[int, Meta(ge=1)] = 1
     min_nodes: Annotated[int, Meta(ge=1)] = 1
+    restarts: Annotated[int, Meta(ge=0)] = 0
     python_path: tuple[str, ...] = ()
     environment: dict[str, str] = {}
     coordinator: Coordinator | None = None

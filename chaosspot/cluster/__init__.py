@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Literal, Protocol, Self
 
 import msgspec
 
@@ -15,11 +15,15 @@ __all__ = ["Cluster", "Gone", "Launch"]
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node runs: one command and one environment per rank; output goes to ``log``."""
+    """What a node runs: one command and one environment per rank; output goes to ``log``.
+
+    ``keep_flash``: the flash outlives a tree that ends by itself, for the next incarnation.
+    """
 
     argv: tuple[str, ...]
     environments: tuple[Mapping[str, str], ...]
     log: Path
+    keep_flash: bool = False
 
 
 class Gone(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,8 +65,39 @@ class Cluster(Protocol):
     async def kill(self, names: Sequence[str], *, keep_flash: bool = False) -> dict[str, Gone]:
         """SIGKILL the whole trees at once; returns when all are verified gone."""
 
-    async def terminate(self, names: Sequence[str], *, grace_s: float) -> dict[str, Gone]:
-        """SIGTERM to every process of the trees, SIGKILL to what is left after ``grace_s``."""
+    async def terminate(
+        self, names: Sequence[str], *, grace_s: float, scope: Literal["tree", "main"] = "tree"
+    ) -> dict[str, Gone]:
+        """SIGTERM, and SIGKILL to what is left of the trees after ``grace_s``.
+
+        The signal goes to every process of the trees, or to the main process of each rank.
+        """
+
+    async def pause(self, names: Sequence[str]) -> dict[str, float]:
+        """SIGSTOP every process of the trees; when (monotonic seconds) each was seen stopped.
+
+        A promise to resume them is on disk before the first one is stopped.
+        """
+
+    async def resume(self, names: Sequence[str]) -> None:
+        """SIGCONT what :meth:`pause` stopped, verified; nothing for nodes that are gone."""
+
+    async def kill_child(self, name: str) -> float | None:
+        """SIGKILL one descendant of a rank's main process, never a main process itself.
+
+        The youngest leaf of the tree is taken. Returns when (monotonic seconds) it was seen gone,
+        None when there is no such process.
+        """
+
+    async def fill_flash(self, name: str) -> None:
+        """Leave no space on the node's flash.
+
+        Raises:
+            OSError: the node's flash is not limited, or could not be filled.
+        """
+
+    async def free_flash(self, name: str) -> None:
+        """Give back the space that :meth:`fill_flash` took; nothing for nodes that are gone."""
 
     async def gone(self, name: str) -> Gone:
         """Wait until nothing of the node's tree lives any more, by whatever cause."""

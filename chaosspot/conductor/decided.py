@@ -6,6 +6,7 @@ from chaosspot import history as h
 from chaosspot.oracles import Evidence
 from chaosspot.oracles.episodes import episodes
 from chaosspot.oracles.recovery import bound_s
+from chaosspot.oracles.rejoin import came_back, returns
 
 __all__ = ["decided", "ready_t"]
 
@@ -45,23 +46,24 @@ def decided(evidence: Evidence, *, now: float, settle_steps: int) -> bool:
         settled_t = max(settled_t, loss.caught_up.t, loss.recovered.t)
     if _replacements_missing(evidence):
         return False
-    for up in evidence.of(h.NodeUp):
-        if up.replaces is None:
-            continue
-        first = next((c for c in evidence.commits if c.node == up.node), None)
-        if first is None:
-            return now - up.t > evidence.trainer.timeouts.start_s
-        settled_t = max(settled_t, first.t)
+    for since, _ in returns(evidence):
+        commit = came_back(evidence, since)
+        if commit is not None:
+            settled_t = max(settled_t, commit.t)
+        elif since.node in evidence.live_workers(now):
+            return now - since.t > evidence.trainer.timeouts.start_s
     before = max((c.step for c in evidence.commits if c.t <= settled_t), default=0)
     return max((c.step for c in evidence.commits), default=0) >= before + settle_steps
 
 
 def _replacements_missing(evidence: Evidence) -> bool:
     came = {up.replaces for up in evidence.of(h.NodeUp)}
+    gone = {gone.node for gone in evidence.of(h.NodeGone)}
     due = {
         node
         for view in evidence.faults
         if view.spec.replace_after_s is not None
         for node in view.nodes
+        if node in gone
     }
     return bool(due - came)

@@ -17,6 +17,7 @@ from chaosspot import trainers
 from chaosspot.cluster import Cluster, Launch
 from chaosspot.conductor.feed import Feed
 from chaosspot.conductor.points import Points
+from chaosspot.schedule import Fault
 from chaosspot.services.metadata import Instance, MetadataService
 from chaosspot.trainers import Trainer
 
@@ -57,8 +58,9 @@ class Fleet:
         self._named = 0
         self._world = 0  # ranks at the start
         self._live: set[str] = set()
-        self._replace_after_s: dict[str, float] = {}
-        self._replaced: set[str] = set()
+        self._replacements: dict[str, Fault] = {}  # by the node they come for
+        self._coming: set[str] = set()  # nodes that are gone and will be replaced
+        self._incarnations: dict[str, int] = {}
 
     async def start(self, nodes: Iterable[s.Node]) -> None:
         """Bring up the coordinator, if the trainer has one, and then all ``nodes`` at once.
@@ -67,6 +69,7 @@ class Fleet:
             StartError: a command cannot be started, or the coordinator does not listen.
         """
         listed = list(nodes)
+        self._first = listed[0]
         self._world = len(listed) * self._trainer.ranks_per_node
         if self._trainer.coordinator is not None:
             await self._start(s.COORDINATOR, self._trainer.coordinator.command)
@@ -76,14 +79,22 @@ class Fleet:
                 self._named += 1
                 starting.start_soon(self._start, node, self._trainer.command)
 
-    def replace(self, names: Iterable[str], after_s: float) -> None:
-        """Let a new node come ``after_s`` seconds after each of these is gone."""
-        self._replace_after_s.update(dict.fromkeys(names, after_s))
+    def expect_loss(self, names: Iterable[str], fault: Fault) -> None:
+        """``fault`` takes these: none is restarted, and replacements come as it says."""
+        self._replacements.update(dict.fromkeys(names, fault))
+
+    async def grow(self, count: int) -> list[str]:
+        """Start more nodes like the first; returns their names."""
+        fresh = [self._next(self._first) for _ in range(count)]
+        async with anyio.create_task_group() as starting:
+            for node in fresh:
+                starting.start_soon(self._start, node, self._trainer.command)
+        return [node.name for node in fresh]
 
     @property
     def capacity_coming(self) -> bool:
         """Whether a replacement is still to come."""
-        return bool(set(self._replace_after_s) - self._replaced)
+        return bool(self._coming)
 
     @property
     def workers_alive(self) -> bool:
@@ -91,27 +102,14 @@ class Fleet:
         return bool(self._live)
 
     async def _start(
-        self, node: s.Node, command: tuple[str, ...], replaces: str | None = None
+        self,
+        node: s.Node,
+        command: tuple[str, ...],
+        *,
+        replaces: str | None = None,
+        delay_s: float = 0.0,
     ) -> None:
-        environment = self._environment(node)
-        ranks = 1
-        if node.role == "worker":
-            ranks = self._trainer.ranks_per_node
-            await self.metadata.add(
-                Instance(node=node.name, zone=node.zone, family=node.family, pool=node.pool)
-            )
-            environment.update(self.metadata.environment(node.name))
-        launch = Launch(
-            argv=self._trainer.argv(command, self._values),
-            environments=tuple(
-                {**environment, "CHAOSSPOT_RANK": str(rank)} for rank in range(ranks)
-            ),
-            log=self._log(node.name),
-        )
-        try:
-            await self.cluster.start(node, launch)
-        except OSError as error:
-            raise StartError(f"{node.name} cannot start {launch.argv[0]!r}: {error}") from error
+        """Bring a node up and, ``delay_s`` later, start its trainer."""
         self._feed.note(
             h.NodeUp,
             node=node.name,
@@ -123,30 +121,70 @@ class Fleet:
         )
         if node.role == "worker":
             self._live.add(node.name)
+        await anyio.sleep(delay_s)
+        await self._launch(node, command)
+
+    async def _launch(self, node: s.Node, command: tuple[str, ...]) -> None:
+        environment = self._environment(node)
+        ranks = 1
+        if node.role == "worker":
+            ranks = self._trainer.ranks_per_node
+            if node.name not in self._incarnations:
+                await self.metadata.add(
+                    Instance(node=node.name, zone=node.zone, family=node.family, pool=node.pool)
+                )
+            environment.update(self.metadata.environment(node.name))
+        launch = Launch(
+            argv=self._trainer.argv(command, self._values),
+            environments=tuple(
+                {**environment, "CHAOSSPOT_RANK": str(rank)} for rank in range(ranks)
+            ),
+            log=self._log(node.name),
+            keep_flash=self._trainer.restarts > 0,
+        )
+        try:
+            await self.cluster.start(node, launch)
+        except OSError as error:
+            raise StartError(f"{node.name} cannot start {launch.argv[0]!r}: {error}") from error
         self._tasks.start_soon(self._watch, node, command)
 
     async def _watch(self, node: s.Node, command: tuple[str, ...]) -> None:
-        """Record a node's end, and bring its replacement if a fault asked for one."""
+        """Record a node's end, and bring its next life or its replacement."""
         gone = await self.cluster.gone(node.name)
+        fault = self._replacements.get(node.name)
+        life = self._incarnations.get(node.name, 0)
+        if fault is None and gone.by_itself and gone.code and life < self._trainer.restarts:
+            self._feed.note(h.NodeRestart, node=node.name, t=gone.t, code=gone.code)
+            self._incarnations[node.name] = life + 1
+            await self._launch(node, command)
+            return
         self._feed.note(
             h.NodeGone, node=node.name, t=gone.t, by_itself=gone.by_itself, code=gone.code
         )
         self._live.discard(node.name)
+        after_s = fault.replace_after_s if fault is not None else None
+        if after_s is not None:
+            self._coming.add(node.name)
         if node.role == "worker":
             await self.metadata.remove(node.name)
-        after_s = self._replace_after_s.get(node.name)
-        if after_s is not None:
+        if fault is not None and after_s is not None:
             await anyio.sleep(after_s)
-            fresh = replace(node, name=f"node-{self._named}")
-            self._named += 1
-            await self._start(fresh, command, replaces=node.name)
-            self._replaced.add(node.name)
+            delay_s = fault.start_delay_s
+            await self._start(self._next(node), command, replaces=node.name, delay_s=delay_s)
+            self._coming.discard(node.name)
+
+    def _next(self, like: s.Node) -> s.Node:
+        """A node of the same kind under a name that nobody had."""
+        self._named += 1
+        number = self._named - 1
+        name = f"node-{number}" if like.role == "worker" else f"{like.role}-{number}"
+        return replace(like, name=name)
 
     def _environment(self, node: s.Node) -> dict[str, str]:
         return {
             **self._trainer.surroundings(self._values),
             "CHAOSSPOT_NODE": node.name,
-            "CHAOSSPOT_INCARNATION": "0",
+            "CHAOSSPOT_INCARNATION": str(self._incarnations.get(node.name, 0)),
             "CHAOSSPOT_ZONE": node.zone,
             "CHAOSSPOT_FAMILY": node.family,
             "CHAOSSPOT_POOL": node.pool,

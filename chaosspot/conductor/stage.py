@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Literal
 
 import anyio
 from msgspec.structs import replace
@@ -173,12 +172,15 @@ class Stage:
 
     async def _act(self, index: int, fault: s.FaultKind, puller: str) -> None:
         self._waiting.discard(index)
-        names = s.choose(fault, index, self._seed, self._fleet.cluster.alive(), puller)
-        if not names:
+        live = self._fleet.cluster.alive()
+        names = (
+            [] if isinstance(fault, s.Grow) else s.choose(fault, index, self._seed, live, puller)
+        )
+        if not names and not isinstance(fault, s.Grow):
             self._miss(index, "no live node matches its target")
             return
-        if fault.replace_after_s is not None:
-            self._fleet.replace(names, fault.replace_after_s)
+        if isinstance(fault, s.Kill | s.Terminate | s.Notice):
+            self._fleet.expect_loss(names, fault)
         self._feed.note(
             h.FaultInjected,
             fault=index,
@@ -257,13 +259,14 @@ class _View:
     def __init__(self, fleet: Fleet, feed: Feed, fault: int) -> None:
         self.cluster = fleet.cluster
         self.metadata = fleet.metadata
+        self.grow = fleet.grow
         self._feed = feed
         self._fault = fault
 
     def effect(
         self,
         node: str,
-        what: Literal["gone", "published"],
+        what: h.Effect,
         *,
         t: float | None = None,
         deadline_wall_s: float | None = None,

@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from chaosspot.inject import kill, notice, terminate
+from chaosspot.inject import disk_full, grow, hold, kill, kill_child, notice, pause, terminate
 from chaosspot.inject.world import World
-from chaosspot.schedule import Fault, Kill, Notice, Terminate
+from chaosspot.schedule import (
+    DiskFull,
+    Fault,
+    Grow,
+    Hold,
+    Kill,
+    KillChild,
+    Notice,
+    Pause,
+    Terminate,
+)
 
 __all__ = ["World", "inject"]
 
@@ -17,6 +27,11 @@ INJECTORS: dict[type[Fault], Injector] = {
     Kill: kill.inject,
     Terminate: terminate.inject,
     Notice: notice.inject,
+    KillChild: kill_child.inject,
+    Pause: pause.inject,
+    Hold: hold.inject,
+    DiskFull: disk_full.inject,
+    Grow: grow.inject,
 }
 
 

@@ -25,11 +25,15 @@ async def _reclaim(fault: Notice, name: str, world: World) -> None:
     deadline_wall_s = world.metadata.publish(name, lead_s=fault.lead_s)
     world.effect(name, "published", deadline_wall_s=deadline_wall_s)
     left_s = max(0.0, deadline_wall_s - time.time())
-    if fault.kill_after_s is not None:
-        left_s = min(left_s, fault.kill_after_s)
+    for sooner_s in (fault.kill_after_s, fault.withdraw_after_s):
+        left_s = left_s if sooner_s is None else min(left_s, sooner_s)
     with anyio.move_on_after(left_s):
         gone = await world.cluster.gone(name)
         world.effect(name, "gone", t=gone.t)
+        return
+    if fault.withdraw_after_s is not None:
+        world.metadata.withdraw(name)
+        world.effect(name, "withdrawn")
         return
     ended = await world.cluster.terminate([name], grace_s=fault.shutdown_s)
     world.effect(name, "gone", t=ended[name].t)

@@ -9,6 +9,6 @@ from chaosspot.schedule import Terminate
 
 
 async def inject(fault: Terminate, names: Sequence[str], world: World) -> None:
-    gone = await world.cluster.terminate(names, grace_s=fault.grace_s)
+    gone = await world.cluster.terminate(names, grace_s=fault.grace_s, scope=fault.scope)
     for name in names:
         world.effect(name, "gone", t=gone[name].t)

@@ -14,6 +14,7 @@ from chaosspot.oracles import (
     notice,
     progress,
     recovery,
+    rejoin,
     reports,
     rework,
 )
@@ -32,6 +33,7 @@ ORACLES: Mapping[str, Oracle] = {
         effect,
         progress,
         recovery,
+        rejoin,
         notice,
         rework,
         ledger,

@@ -19,7 +19,7 @@ def check(evidence: Evidence) -> Iterator[Finding]:
             oracle=NAME,
             outcome=Outcome.UNKNOWN if reason else Outcome.PASS,
             message=f"{view.spec.kind} {reason}" if reason else f"{view.spec.kind} hit {hit}",
-            measured=len(view.seen("gone")),
+            measured=len(view.hit),
             bound=len(view.nodes) or None,
             unit="nodes",
             fault=view.index,
@@ -32,7 +32,7 @@ def _why_not(view: FaultView) -> str:
         return f"did not act: {view.missed.reason}"
     if view.injected is None:
         return "did not act: the run ended before its trigger"
-    missing = sorted(set(view.nodes) - set(view.seen("gone")))
-    if missing or not view.nodes:
+    if not view.complete:
+        missing = sorted(set(view.nodes) - set(view.hit))
         return f"had no effect on {', '.join(missing) or 'any node'}"
     return ""

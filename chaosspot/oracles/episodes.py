@@ -1,4 +1,4 @@
-"""Losses and how the job came back from them.
+"""Disturbances and how the job came back from them.
 
 *Recovery* runs from the later of a fault's effect and the moment the capacity it needs is there
 again, to the first commit of a step begun after the effect by a process that was not hit.
@@ -19,7 +19,7 @@ __all__ = ["Episode", "episodes", "first_commit_after", "longest_gap_s"]
 
 
 class Episode(msgspec.Struct, frozen=True, kw_only=True):
-    """One or several overlapping losses; times are monotonic seconds.
+    """One or several overlapping faults; times are monotonic seconds.
 
     ``start_t``: when recovery could start. ``recovered`` and ``caught_up`` are the commits that
     ended it, None while they have not come. ``gap_s``: the longest time without a commit of a new
@@ -54,10 +54,10 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
 
 def episodes(evidence: Evidence) -> tuple[Episode, ...]:
     """All episodes, in order of effect; faults without effect have none."""
-    hit = [view for view in evidence.faults if view.gone_t is not None]
+    hit = [view for view in evidence.faults if view.effect_t is not None]
     merged: list[Episode] = []
-    for view in sorted(hit, key=lambda v: v.gone_t or 0.0):
-        effect_t = view.gone_t or 0.0
+    for view in sorted(hit, key=lambda v: v.effect_t or 0.0):
+        effect_t = view.effect_t or 0.0
         last = merged[-1] if merged else None
         if last is not None and (last.recovered is None or last.recovered.t > effect_t):
             views = [v for v in hit if v.index in (*last.faults, view.index)]
@@ -69,13 +69,11 @@ def episodes(evidence: Evidence) -> tuple[Episode, ...]:
 
 def _episode(evidence: Evidence, views: list[FaultView]) -> Episode:
     first_t = min(v.first_effect_t or 0.0 for v in views)
-    effect_t = max(v.gone_t or 0.0 for v in views)
-    live = evidence.live_workers(effect_t)
+    effect_t = max(v.effect_t or 0.0 for v in views)
+    able = evidence.able_workers(effect_t)
     needed = evidence.trainer.min_nodes
-    start_t: float | None = effect_t
-    if len(live) < needed:
-        start_t = _capacity_t(evidence, effect_t, needed)
-    loss_t = min((v.gone_t or 0.0) for v in views)
+    start_t = effect_t if len(able) >= needed else _capacity_t(evidence, effect_t, needed)
+    loss_t = min((v.effect_t or 0.0) for v in views)
     highest = max((c.step for c in evidence.commits if c.t <= loss_t), default=0)
     recovered = first_commit_after(evidence, effect_t)
     caught_up = next((c for c in evidence.commits if c.t > effect_t and c.step > highest), None)
@@ -85,8 +83,8 @@ def _episode(evidence: Evidence, views: list[FaultView]) -> Episode:
         effect_t=effect_t,
         start_t=start_t,
         highest_step=highest,
-        survivors=len(live),
-        announced=announced and len(live) >= needed,
+        survivors=len(able),
+        announced=announced and len(able) >= needed,
         recovered=recovered,
         caught_up=caught_up,
         gap_s=longest_gap_s(evidence.commits, first_t, recovered.t) if recovered else None,
@@ -133,8 +131,11 @@ def longest_gap_s(commits: tuple[h.Commit, ...], start_t: float, end_t: float) -
 
 
 def _capacity_t(evidence: Evidence, after_t: float, needed: int) -> float | None:
-    """When enough workers lived again after ``after_t``; None while there are too few."""
-    for up in evidence.of(h.NodeUp):
-        if up.t > after_t and len(evidence.live_workers(up.t)) >= needed:
-            return up.t
+    """When enough workers were able again after ``after_t``; None while there are too few."""
+    changes = (h.NodeUp, h.FaultHealed)
+    for record in evidence.history:
+        if record.t <= after_t or not isinstance(record, changes):
+            continue
+        if len(evidence.able_workers(record.t)) >= needed:
+            return record.t
     return None

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TypeVar
 
 from chaosspot import history as h
-from chaosspot.schedule import FaultKind, Schedule
+from chaosspot.schedule import FaultKind, Grow, Hold, Pause, Schedule
 from chaosspot.trainers import Promises, Trainer
 
 __all__ = ["Evidence", "FaultView"]
 
 R = TypeVar("R", bound=h.Record)
+
+
+# What a fault of each kind must have been seen to do to each of its nodes.
+_DECISIVE: Mapping[str, tuple[h.Effect, ...]] = {
+    "kill": ("gone",),
+    "terminate": ("gone",),
+    "notice": ("gone", "withdrawn"),
+    "kill-child": ("child-gone",),
+    "pause": ("paused",),
+    "hold": ("held",),
+    "disk-full": ("full",),
+    "grow": ("up",),
+}
 
 
 class FaultView:
@@ -29,23 +42,41 @@ class FaultView:
 
     @property
     def nodes(self) -> tuple[str, ...]:
+        """The nodes it was to hit; for a growth, those that came."""
+        if isinstance(self.spec, Grow):
+            return tuple(self.seen("up"))
         return self.injected.nodes if self.injected else ()
 
-    def seen(self, what: str) -> dict[str, h.FaultEffect]:
+    @property
+    def hit(self) -> dict[str, h.FaultEffect]:
+        """The effect that counts, by node, as far as it was seen."""
+        wanted = _DECISIVE[self.spec.kind]
+        return {r.node: r for r in self.effects if r.what in wanted}
+
+    @property
+    def complete(self) -> bool:
+        """Whether it hit all that it was to hit."""
+        if isinstance(self.spec, Grow):
+            return len(self.nodes) == self.spec.count
+        return bool(self.nodes) and not set(self.nodes) - set(self.hit)
+
+    @property
+    def effect_t(self) -> float | None:
+        """When the last of its nodes was hit; None while one is not."""
+        return max(r.t for r in self.hit.values()) if self.complete else None
+
+    @property
+    def impairs(self) -> bool:
+        """Whether its nodes live on but cannot work until it is healed."""
+        return isinstance(self.spec, Pause | Hold)
+
+    def seen(self, what: h.Effect) -> dict[str, h.FaultEffect]:
         """The effects of one sort, by node."""
         return {r.node: r for r in self.effects if r.what == what}
 
     @property
     def first_effect_t(self) -> float | None:
         return min((r.t for r in self.effects), default=None)
-
-    @property
-    def gone_t(self) -> float | None:
-        """When the last of its nodes was gone; None while one is not."""
-        gone = self.seen("gone")
-        if not self.nodes or set(self.nodes) - set(gone):
-            return None
-        return max(r.t for r in gone.values())
 
 
 class Evidence:
@@ -105,6 +136,17 @@ class Evidence:
             if up.role == "worker":
                 ups.setdefault(up.node, up)
         return ups
+
+    def able_workers(self, t: float) -> set[str]:
+        """Workers that lived at time ``t`` and were not paused or held then."""
+        impaired = {
+            node
+            for view in self.faults
+            if view.impairs
+            for node, effect in view.hit.items()
+            if effect.t <= t and (view.healed is None or view.healed.t > t)
+        }
+        return self.live_workers(t) - impaired
 
     def live_workers(self, t: float) -> set[str]:
         """Workers whose tree lived at time ``t`` (after what happened at ``t``)."""

@@ -18,8 +18,10 @@ def check(evidence: Evidence) -> Iterator[Finding]:
         return
     owed = attributed(evidence)
     for view in evidence.faults:
+        withdrawn = view.seen("withdrawn")
         for node, published in view.seen("published").items():
-            yield _left(evidence, view, node, published)
+            if node not in withdrawn:  # who stays after that has broken nothing
+                yield _left(evidence, view, node, published)
         if view.seen("published") and (repeated := owed.get(view.index)):
             yield Finding(
                 oracle=NAME,

@@ -63,9 +63,17 @@ class Progress:
                 self._say(f"{record.node} {how}")
             case h.FaultInjected():
                 self._waiting = record.fault
-                self._say(f"[red]{record.kind}[/] -> {', '.join(record.nodes)} (step {self._step})")
+                where = f" -> {', '.join(record.nodes)}" if record.nodes else ""
+                self._say(f"[red]{record.kind}[/]{where} (step {self._step})")
             case h.FaultEffect(what="published") if record.deadline_wall_s is not None:
                 self._deadlines[record.node] = record.deadline_wall_s
+            case h.FaultEffect(what="withdrawn"):
+                self._deadlines.pop(record.node, None)
+                self._say(f"the notice of {record.node} is withdrawn")
+            case h.FaultEffect() if record.what not in ("gone", "up"):
+                self._say(f"{record.node} {record.what}")
+            case h.NodeRestart():
+                self._say(f"{record.node} failed with code {record.code} and is started again")
             case h.FaultMissed():
                 self._say(f"[yellow]fault {record.fault} did not act[/]: {record.reason}")
             case h.NoticeSeen():
