@@ -7,7 +7,7 @@ standard library alone; the rest comes with the first attack.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from chaosspot.schedule import Schedule
     from chaosspot.verdict import Verdict
 
-__all__ = ["attack"]
+__all__ = ["attack", "settings_of"]
 
 _OPTIONS = {
     "trainer": ("--trainer", "Trainer to attack: a shipped name, or the path of a description"),
@@ -25,8 +25,7 @@ _OPTIONS = {
     "seed": ("--chaos-seed", "Decides which nodes are hit and when"),
     "runs": ("--runs", "Where run directories are made; a temporary directory unless given"),
 }
-_VERDICTS = pytest.StashKey[list["Verdict"]]()
-_PROPERTY = "chaosspot_verdict"  # of a report: how xdist's workers tell their controller
+_PROPERTY = "chaosspot_verdict"  # of a report: for JUnit, and from xdist's workers to us
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -51,33 +50,14 @@ def attack(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Verd
     """
     from chaosspot.conductor import attack as real_attack
 
-    verdicts = request.node.stash.setdefault(_VERDICTS, [])
-    settings = _settings(request.config, tmp_path)
+    settings = settings_of(request.config, tmp_path)
 
     def run(schedule: Schedule | str, **overrides: Any) -> Verdict:
         verdict = real_attack(schedule, **{**settings, **overrides})
-        verdicts.append(verdict)
+        _tell(request.node, verdict)
         return verdict
 
     return run
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add what every verdict of the test says to its report."""
-    report = yield
-    if call.when != "call":
-        return report
-    for verdict in item.stash.get(_VERDICTS, ()):
-        primary = verdict.primary
-        why = f" because of {primary.oracle}: {primary.message}" if primary else ""
-        said = f"{verdict.outcome}: {verdict.schedule} on {verdict.trainer}, seed {verdict.seed}"
-        report.user_properties.append((_PROPERTY, f"{said}{why}"))
-        lines = [f"{said}{why}", f"run directory: {verdict.run}", f"replay: {verdict.replay}"]
-        report.sections.append(("chaosspot", "\n".join(lines)))
-    return report
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
@@ -88,22 +68,26 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] 
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """One line a verdict that is not a pass."""
-    lines = [
-        f"{report.nodeid}: {text}"
+    """How many attacks there were, and one line for each that did not pass."""
+    said = [
+        (report.nodeid, text)
         for reports in terminalreporter.stats.values()
         for report in reports
-        if isinstance(report, pytest.TestReport)
+        if isinstance(report, pytest.TestReport) and report.when == "call"
         for text in _said(report)
-        if not text.startswith("pass")
     ]
-    if lines:
-        terminalreporter.section("chaosspot")
-        for line in lines:
-            terminalreporter.line(line)
+    if not said:
+        return
+    outcomes = [text.split(":", 1)[0] for _, text in said]
+    counts = ", ".join(f"{outcomes.count(o)} {o}" for o in ("pass", "fail", "unknown"))
+    terminalreporter.section(f"chaosspot: {counts}")
+    for node, text in said:
+        if not text.startswith("pass:"):
+            terminalreporter.line(f"{node}: {text}")
 
 
-def _settings(config: pytest.Config, tmp_path: Path) -> dict[str, Any]:
+def settings_of(config: pytest.Config, tmp_path: Path) -> dict[str, Any]:
+    """What an attack uses unless a test says otherwise; the ini file goes before the defaults."""
     from chaosspot.settings import resolve
 
     given = {name: config.getoption(f"chaosspot_{name}") for name in _OPTIONS}
@@ -117,6 +101,16 @@ def _settings(config: pytest.Config, tmp_path: Path) -> dict[str, Any]:
     if resolved["runs"].origin == "default" and not ini["runs"]:
         settings["runs"] = tmp_path / "runs"
     return settings
+
+
+def _tell(item: pytest.Item, verdict: Verdict) -> None:
+    """Put a verdict into every report of the test, so that the terminal and JUnit have it."""
+    primary = verdict.primary
+    why = f" because of {primary.oracle}: {primary.message}" if primary else ""
+    said = f"{verdict.outcome}: {verdict.schedule} on {verdict.trainer}, seed {verdict.seed}{why}"
+    item.user_properties.append((_PROPERTY, said))
+    lines = [said, f"run directory: {verdict.run}", f"replay: {verdict.replay}"]
+    item.add_report_section("call", "chaosspot", "\n".join(lines))
 
 
 def _said(report: pytest.TestReport) -> list[str]:

@@ -8,7 +8,15 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["Finding", "Outcome", "Verdict", "conclude"]
+__all__ = ["Failed", "Finding", "Outcome", "Unknown", "Verdict", "conclude"]
+
+
+class Failed(AssertionError):
+    """A verdict that is a failure; raised by :meth:`Verdict.check`."""
+
+
+class Unknown(AssertionError):
+    """A verdict that is unknown: nothing was proved, neither way."""
 
 
 class Outcome(enum.StrEnum):
@@ -60,6 +68,22 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def passed(self) -> bool:
         return self.outcome is Outcome.PASS
+
+    def check(self) -> None:
+        """Nothing for a pass.
+
+        Raises:
+            Failed: the verdict is a failure; with what decided it and how to run it again.
+            Unknown: it is unknown.
+        """
+        if self.passed or self.primary is None:
+            return
+        kind = Failed if self.outcome is Outcome.FAIL else Unknown
+        raise kind(
+            f"{self.schedule} on {self.trainer}, seed {self.seed}: {self.outcome}, because of "
+            f"{self.primary.oracle}: {self.primary.message}\n"
+            f"run directory: {self.run}\nreplay: {self.replay}"
+        )
 
     @property
     def primary(self) -> Finding | None:

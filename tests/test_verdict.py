@@ -1,6 +1,6 @@
 import pytest
 
-from chaosspot.verdict import Finding, Outcome, Verdict, conclude
+from chaosspot.verdict import Failed, Finding, Outcome, Unknown, Verdict, conclude
 
 
 def finding(oracle: str, outcome: str) -> Finding:
@@ -36,3 +36,11 @@ def test_the_primary_finding_is_the_worst_that_follows_from_no_other() -> None:
 
 def test_a_pass_has_no_primary_finding() -> None:
     assert verdict(finding("effect", "pass")).primary is None
+
+
+def test_a_verdict_checks_itself() -> None:
+    verdict(finding("effect", "pass")).check()
+    with pytest.raises(Failed, match="s on t, seed 1: fail, because of progress: m"):
+        verdict(finding("progress", "fail")).check()
+    with pytest.raises(Unknown, match="unknown, because of effect"):
+        verdict(finding("effect", "unknown")).check()
