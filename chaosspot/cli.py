@@ -1,4 +1,4 @@
-"""The command line: ``chaosspot attack | replay | judge | faults | doctor | train | cleanup``."""
+"""The command line; ``chaosspot --help`` lists the commands."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ err = Console(stderr=True)
 
 _OF = {Outcome.PASS: 0, Outcome.FAIL: 1, Outcome.UNKNOWN: 3}
 
-Runs = Annotated[Path, typer.Option(help="Where run directories are made.")]
+Runs = Annotated[Path | None, typer.Option(help="Where run directories are made.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, nothing else.")]
 
 
@@ -89,15 +89,15 @@ def attack(
         list[str], typer.Argument(help="Names from `chaosspot faults`, or paths of TOML files.")
     ],
     trainer: Annotated[
-        str, typer.Option(help="A shipped trainer, or the path of a description.")
-    ] = "reference",
-    cluster: Annotated[str, typer.Option(help="Where nodes live: processes.")] = "processes",
+        str | None, typer.Option(help="A shipped trainer, or the path of a description.")
+    ] = None,
+    cluster: Annotated[str | None, typer.Option(help="Where nodes live: processes.")] = None,
     nodes: Annotated[
         int | None, typer.Option(help="Worker nodes in all, instead of the schedule's.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Decides which nodes are hit and when.")] = None,
     steps: Annotated[int | None, typer.Option(help="Stop at this step even if undecided.")] = None,
-    runs: Runs = Path("runs"),
+    runs: Runs = None,
     repeat: Annotated[
         int, typer.Option(help="Run each schedule this often; the seed grows by 1.")
     ] = 1,
@@ -114,10 +114,11 @@ def attack(
 
     _at_least(1, nodes=nodes, steps=steps, repeat=repeat)
     _at_least(0, seed=seed)
-    attacked = load_trainer(trainer)
+    used = _used(trainer=trainer, cluster=cluster, seed=seed, runs=runs)
+    attacked = load_trainer(used["trainer"])
     plans = [schedule.load(name) for name in schedules]
-    if seed is not None:
-        plans = [(name, msgspec.structs.replace(plan, seed=seed)) for name, plan in plans]
+    if used["seed"] is not None:
+        plans = [(name, msgspec.structs.replace(plan, seed=used["seed"])) for name, plan in plans]
     verdicts: list[Verdict] = []
     for name, plan in plans:
         for turn in range(repeat):
@@ -126,10 +127,10 @@ def attack(
                 planned,
                 name=name,
                 trainer=attacked,
-                cluster=cluster,
+                cluster=used["cluster"],
                 nodes=nodes,
                 steps=steps,
-                runs=runs,
+                runs=used["runs"],
                 observer=None if json else Progress(err),
             )
             verdicts.append(verdict)
@@ -146,7 +147,7 @@ def attack(
 @guarded
 def replay(
     run: Annotated[Path, typer.Argument(help="A run directory.")],
-    runs: Runs = Path("runs"),
+    runs: Runs = None,
     json: Json = False,
 ) -> None:
     """Run the schedule of an earlier run again, and say whether the verdict is the same."""
@@ -160,7 +161,7 @@ def replay(
         evidence.schedule,
         name=before.schedule,
         trainer=evidence.trainer,
-        runs=runs,
+        runs=_used(runs=runs)["runs"],
         observer=None if json else Progress(err),
     )
     same = _essence(before) == _essence(again)
@@ -239,6 +240,26 @@ def doctor(json: Json = False) -> None:
 
 @app.command()
 @guarded
+def config(json: Json = False) -> None:
+    """Show every setting and where it comes from.
+
+    Command line > environment (CHAOSSPOT_TRAINER, ...) > chaosspot.toml or [tool.chaosspot] >
+    default.
+    """
+    import os
+
+    from chaosspot.settings import resolve
+
+    settings = resolve({}, environ=os.environ, folder=Path.cwd())
+    if json:
+        _print_json(settings)
+        return
+    for name, setting in settings.items():
+        out.print(f"{name} = {setting.value!r}  ({setting.origin})", markup=False, soft_wrap=True)
+
+
+@app.command()
+@guarded
 def train(
     data: Annotated[Path, typer.Option(help="File to learn from, read as bytes.")],
     steps: Annotated[int, typer.Option(help="Updates to make.")] = 200,
@@ -287,6 +308,16 @@ def cleanup(json: Json = False) -> None:
         out.print(f"healed {escape(str(dead))}", soft_wrap=True)
     if not healed and not json:
         out.print("nothing to heal")
+
+
+def _used(**given: Any) -> dict[str, Any]:
+    """What is used: what the command line says, else what the settings say."""
+    import os
+
+    from chaosspot.settings import resolve
+
+    resolved = resolve(given, environ=os.environ, folder=Path.cwd())
+    return {name: setting.value for name, setting in resolved.items()}
 
 
 def _at_least(least: int, **options: int | None) -> None:

@@ -182,6 +182,17 @@ def test_exit_codes_are_documented(cli: Callable) -> None:
         assert meaning in " ".join(done.stdout.replace("│", " ").split())
 
 
+def test_settings_are_shown_with_their_origin_and_used(cli: Callable, tmp_path: Path) -> None:
+    (tmp_path / "work" / "chaosspot.toml").write_text('trainer = "minimal"\nruns = "kept"')
+    shown = json.loads(cli("config", "--json").stdout)
+    assert shown["trainer"]["value"] == "minimal"
+    assert shown["trainer"]["origin"].endswith("chaosspot.toml")
+    assert shown["cluster"] == {"value": "processes", "origin": "default"}
+    done = cli("attack", QUICK, "--seed", 1)
+    assert done.returncode == 0, done.stderr
+    assert list((tmp_path / "work" / "kept").glob("*-kill-and-replace-1"))
+
+
 def test_the_catalogue_is_listed_and_shown(cli: Callable) -> None:
     listed = json.loads(cli("faults", "--json").stdout)
     assert set(listed) == set(content.names("faults"))
