@@ -194,21 +194,17 @@ def judge(
     raise typer.Exit(_OF[verdict.outcome])
 
 
-@app.command()
+faults_app = typer.Typer(help="What can go wrong.", invoke_without_command=True)
+app.add_typer(faults_app, name="faults")
+
+
+@faults_app.callback()
 @guarded
-def faults(
-    name: Annotated[str | None, typer.Argument(help="Show this one in full.")] = None,
-    json: Json = False,
-) -> None:
-    """List what can go wrong, or show one schedule of the catalogue."""
+def faults(context: typer.Context, json: Json = False) -> None:
+    """List the catalogue, or `show` one schedule of it."""
     from rich.table import Table
 
-    if name is not None:
-        _, plan = schedule.load(name)
-        if json:
-            _print_json(plan)
-        else:
-            out.print(toml.dumps(plan), markup=False, highlight=False, soft_wrap=True)
+    if context.invoked_subcommand is not None:
         return
     listed = [schedule.load(known) for known in content.names("faults")]
     if json:
@@ -220,6 +216,55 @@ def faults(
     for known, plan in listed:
         table.add_row(f"[bold]{known}[/]", escape(plan.title), escape(plan.imitates))
     out.print(table)
+
+
+@faults_app.command()
+@guarded
+def show(
+    name: Annotated[str, typer.Argument(help="A name of the catalogue, or a path.")],
+    json: Json = False,
+    as_toml: Annotated[
+        bool, typer.Option("--toml", help="Print the file itself, to start your own from.")
+    ] = False,
+) -> None:
+    """Explain one schedule, with what happens when."""
+    from chaosspot.report.timeline import explain
+
+    name, plan = schedule.load(name)
+    if json:
+        _print_json(plan)
+    elif as_toml:
+        out.print(toml.dumps(plan), markup=False, highlight=False, soft_wrap=True)
+    else:
+        out.print(explain(name, plan), markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+@guarded
+def compare(
+    base: Annotated[Path, typer.Argument(help="A run, or a folder of runs.")],
+    new: Annotated[Path, typer.Argument(help="A run, or a folder of runs.")],
+    tolerance: Annotated[float, typer.Option(help="Share by which a median may be worse.")] = 0.1,
+    json: Json = False,
+) -> None:
+    """Compare two sets of runs; exits 1 on a regression."""
+    from rich.table import Table
+
+    from chaosspot.report.statistics import compare as compare_runs
+    from chaosspot.report.statistics import load_runs
+
+    changes = compare_runs(load_runs([base]), load_runs([new]), tolerance=tolerance)
+    if json:
+        _print_json(changes)
+    else:
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for column in ("schedule", "figure", "", "why"):
+            table.add_column(column)
+        for change in changes:
+            mark = "[red]worse[/]" if change.worse else "[green]ok[/]"
+            table.add_row(change.schedule, change.figure, mark, escape(change.reason))
+        out.print(table)
+    raise typer.Exit(1 if any(change.worse for change in changes) else 0)
 
 
 @app.command()
@@ -236,6 +281,46 @@ def doctor(json: Json = False) -> None:
             mark = "[green]ok[/]" if check.ok else "[red]no[/]" if check.needed else "[dim]no[/]"
             out.print(f"{mark}  [bold]{check.what}[/]: {escape(check.found)}", highlight=False)
     raise typer.Exit(0 if all(check.ok for check in checks if check.needed) else 4)
+
+
+@app.command()
+@guarded
+def init(
+    command: Annotated[list[str], typer.Argument(help="The trainer's command line, after `--`.")],
+    folder: Annotated[Path, typer.Option(help="Where the two files are written.")] = Path(),
+    try_s: Annotated[float, typer.Option(help="Seconds to watch it, undisturbed.")] = 30.0,
+    runs: Runs = None,
+) -> None:
+    """Get to know a trainer: try it undisturbed, write its description and a first test.
+
+    Example: chaosspot init -- python train.py --config small
+    """
+    from chaosspot.introduce import description, first_test, introduce
+
+    if try_s <= 0:
+        _stop(f"--try-s {try_s}: more than 0", 2)
+    targets = folder / "chaosspot-trainer.toml", folder / "test_preemption.py"
+    for target in targets:
+        if target.exists():
+            _stop(f"{str(target)!r} exists already; nothing was written", 2)
+    err.print(f"running it undisturbed for at most {try_s:g} s", highlight=False)
+    known = introduce(command, try_s=try_s, runs=_used(runs=runs)["runs"])
+    targets[0].write_text(description(command, known))
+    targets[1].write_text(first_test(str(targets[0])))
+    how = "through the probe" if known.probe else "in its output"
+    for what, found in (
+        ("steps", f"{known.steps} {how}" if known.steps else ""),
+        ("loss", f"with {known.losses} of them" if known.losses else ""),
+        ("checkpoints", ", ".join(known.checkpoints[:5])),
+    ):
+        mark = "[green]read[/]" if found else "[yellow]not read[/]"
+        out.print(f"{mark}  {what}  {escape(found)}", highlight=False, soft_wrap=True)
+    if not known.checkpoints:
+        out.print("  nothing was written to $CHAOSSPOT_STORE, which is what outlives a node")
+    out.print(f"wrote {targets[0]} and {targets[1]}", soft_wrap=True)
+    if known.ended == "exited":
+        last = "\n".join(known.log.splitlines()[-10:])
+        _stop(f"it failed undisturbed, with code {known.code}; its last lines:\n{last}", 3)
 
 
 @app.command()

@@ -138,7 +138,7 @@ def test_judge_and_replay_take_a_run(cli: Callable) -> None:
         (["attack"], 2, "Missing argument"),
         (["judge", "nowhere"], 2, "'nowhere' is no run"),
         (["replay", "nowhere"], 2, "'nowhere' is no run"),
-        (["faults", "suden-kill"], 2, "did you mean 'sudden-kill'?"),
+        (["faults", "show", "suden-kill"], 2, "did you mean 'sudden-kill'?"),
         (["train", "--data", "nowhere.txt"], 2, "nowhere.txt"),
         (["train", "--data", "."], 2, "'.'"),
         (["no-such-command"], 2, "No such command"),
@@ -196,8 +196,8 @@ def test_settings_are_shown_with_their_origin_and_used(cli: Callable, tmp_path: 
 def test_the_catalogue_is_listed_and_shown(cli: Callable) -> None:
     listed = json.loads(cli("faults", "--json").stdout)
     assert set(listed) == set(content.names("faults"))
-    shown = cli("faults", "zone-loss")
-    assert 'kind = "kill"' in shown.stdout
+    assert "all workers of zone b" in cli("faults", "show", "zone-loss").stdout
+    assert 'kind = "kill"' in cli("faults", "show", "zone-loss", "--toml").stdout
 
 
 def test_the_doctor_finds_this_machine_fit(cli: Callable) -> None:

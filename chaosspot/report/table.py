@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from chaosspot.report.statistics import summarise
 from chaosspot.verdict import Finding, Outcome, Verdict
 
 __all__ = ["print_summary", "print_verdict"]
@@ -60,8 +61,23 @@ def print_summary(verdicts: Sequence[Verdict], console: Console) -> None:
             escape(primary.oracle) if primary else "",
         )
     console.print(table)
+    for name in dict.fromkeys(v.schedule for v in verdicts):
+        for line in _spread([v for v in verdicts if v.schedule == name]):
+            console.print(f"{name}: {line}", highlight=False)
     counts = [(o, sum(v.outcome is o for v in verdicts)) for o in Outcome]
     console.print(", ".join(f"{count} {_coloured(outcome)}" for outcome, count in counts if count))
+
+
+def _spread(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """Median, its interval and worst of each figure; nothing for a single run."""
+    if len(verdicts) < 2:
+        return
+    for summary in summarise(verdicts):
+        yield (
+            f"{summary.figure} median {summary.median:.3g} "
+            f"(95 % {summary.low:.3g} to {summary.high:.3g}), "
+            f"worst {summary.worst:.3g} of {summary.runs} runs"
+        )
 
 
 def _figures(verdict: Verdict) -> str:

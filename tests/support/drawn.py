@@ -6,11 +6,16 @@ from hypothesis import strategies as st
 
 from chaosspot.schedule import (
     ClusterSpec,
+    DiskFull,
     Expectation,
     FaultKind,
     Group,
+    Grow,
+    Hold,
     Kill,
+    KillChild,
     Notice,
+    Pause,
     Resolved,
     Schedule,
     Target,
@@ -47,6 +52,7 @@ common = {
     "on": triggers,
     "target": maybe(targets),
     "replace_after_s": maybe(seconds),
+    "start_delay_s": seconds,
     "resolved": maybe(
         st.builds(
             Resolved,
@@ -59,8 +65,17 @@ common = {
 }
 faults: st.SearchStrategy[FaultKind] = st.one_of(
     st.builds(Kill, keep_flash=st.booleans(), **common),
-    st.builds(Terminate, grace_s=seconds, **common),
+    st.builds(Terminate, grace_s=seconds, scope=st.sampled_from(["tree", "main"]), **common),
     st.builds(Notice, lead_s=seconds, shutdown_s=seconds, **common),
+    st.builds(KillChild, **common),
+    st.builds(Pause, duration_s=seconds, **common),
+    st.builds(
+        Hold,
+        **{**common, "on": st.builds(Trigger, point=names, nth=counts), "target": st.none()},
+        duration_s=seconds,
+    ),
+    st.builds(DiskFull, duration_s=seconds, **common),
+    st.builds(Grow, count=counts, **common),
 )
 groups = st.builds(
     Group,
@@ -68,6 +83,7 @@ groups = st.builds(
     zones=st.lists(names, min_size=1, max_size=3).map(tuple),
     family=names,
     pool=st.sampled_from(["spot", "reserved"]),
+    flash_bytes=maybe(st.integers(1 << 16, 1 << 40)),
 )
 clusters = st.builds(ClusterSpec, group=st.lists(groups, min_size=1, max_size=3).map(tuple))
 schedules = st.builds(

@@ -1,0 +1,127 @@
+"""A schedule in words, with what happens when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from chaosspot.schedule import (
+    DiskFull,
+    FaultKind,
+    Grow,
+    Hold,
+    Kill,
+    KillChild,
+    Notice,
+    Pause,
+    Schedule,
+    Target,
+    Terminate,
+    Trigger,
+)
+
+__all__ = ["explain"]
+
+
+def explain(name: str, schedule: Schedule) -> str:
+    """What a schedule does, line by line; plain text."""
+    lines = [f"{name}: {schedule.title}" if schedule.title else name, ""]
+    for label, text in (
+        ("imitates", schedule.imitates),
+        ("does not prove", schedule.does_not_prove),
+        ("source", schedule.source),
+    ):
+        if text:
+            lines.append(f"{label:14}  {text}")
+    lines += ["", *_cluster(schedule), ""]
+    for index, fault in enumerate(schedule.fault):
+        lines += [f"{f'fault {index}':14}  {_when(fault.on)}"]
+        lines += [f"{'':14}    {text}" for text in _what(fault)]
+    expected = [
+        f"{key} at most {value:g}"
+        for key in schedule.expect.__struct_fields__
+        if (value := getattr(schedule.expect, key)) is not None
+    ]
+    lines += ["", f"{'expected':14}  {', '.join(expected) or 'what the trainer promises'}"]
+    return "\n".join(lines)
+
+
+def _cluster(schedule: Schedule) -> Iterator[str]:
+    label = "cluster"
+    for group in schedule.cluster.group:
+        zones = ", ".join(group.zones)
+        plural = "s" if len(group.zones) > 1 else ""
+        yield f"{label:14}  {group.count} {group.pool} nodes {group.family} in zone{plural} {zones}"
+        label = ""
+
+
+def _when(on: Trigger) -> str:
+    if on.at_s is not None:
+        text = f"{on.at_s:g} s after every worker has committed a step"
+    elif on.at_step is not None:
+        text = f"when step {on.at_step} is committed"
+    elif on.event is not None:
+        text = f"at the {_nth(on.nth)} {on.event!r} that a trainer reports"
+    else:
+        text = f"when a trainer reaches {on.point!r} for the {_nth(on.nth)} time, which holds it"
+    if on.delay_s:
+        text += f", and {on.delay_s:g} s more"
+    if on.jitter_s:
+        text += f", and up to {on.jitter_s:g} s that the seed decides"
+    return text
+
+
+def _what(fault: FaultKind) -> Iterator[str]:
+    whom = _whom(fault.target, fault.on)
+    match fault:
+        case Kill():
+            flash = "; its flash is kept" if fault.keep_flash else ""
+            yield f"+0 s  SIGKILL to every process of {whom}{flash}"
+        case Terminate():
+            scope = "every process" if fault.scope == "tree" else "the main processes"
+            yield f"+0 s  SIGTERM to {scope} of {whom}"
+            yield f"+{fault.grace_s:g} s  SIGKILL to what is left"
+        case Notice():
+            yield f"+0 s  an {fault.provider.upper()} notice for {whom}, {fault.lead_s:g} s ahead"
+            if fault.withdraw_after_s is not None:
+                yield f"+{fault.withdraw_after_s:g} s  it is withdrawn, and the node stays"
+            else:
+                end_s = fault.lead_s if fault.kill_after_s is None else fault.kill_after_s
+                yield f"+{end_s:g} s  SIGTERM"
+                yield f"+{end_s + fault.shutdown_s:g} s  SIGKILL"
+        case KillChild():
+            yield f"+0 s  SIGKILL to the youngest process that {whom} started"
+        case Pause():
+            yield f"+0 s  SIGSTOP to every process of {whom}"
+            yield f"+{fault.duration_s:g} s  SIGCONT"
+        case Hold():
+            yield "+0 s  that thread stays there; the others of its process go on"
+            yield f"+{fault.duration_s:g} s  it goes on"
+        case DiskFull():
+            yield f"+0 s  the flash of {whom} has no space left"
+            yield f"+{fault.duration_s:g} s  it has again"
+        case Grow():
+            yield f"+0 s  {fault.count} more nodes like the first"
+    if fault.replace_after_s is not None:
+        later = f", its trainer {fault.start_delay_s:g} s later" if fault.start_delay_s else ""
+        yield f"+{fault.replace_after_s:g} s  after each is gone: a new node{later}"
+
+
+def _whom(target: Target | None, on: Trigger) -> str:
+    if target is None:
+        return "one worker" if on.point is None and on.event is None else "the node that did"
+    if target.nodes is not None:
+        return ", ".join(target.nodes)
+    keys = ("zone", "family", "pool")
+    kind = ", ".join(f"{key} {value}" for key in keys if (value := getattr(target, key)))
+    if target.count is not None:
+        amount = f"{target.count} {target.role}{'s' if target.count > 1 else ''}"
+    elif target.fraction is not None:
+        amount = f"{100 * target.fraction:g} % of the {target.role}s"
+    else:
+        amount = "the coordinator" if target.role == "coordinator" else f"all {target.role}s"
+    return f"{amount} of {kind}" if kind else amount
+
+
+def _nth(number: int) -> str:
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number if number < 20 else number % 10, "th")
+    return f"{number}{ending}"
