@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import sys
 import traceback
 from collections.abc import Callable
@@ -117,14 +118,14 @@ def attack(
     used = _used(trainer=trainer, cluster=cluster, seed=seed, runs=runs)
     attacked = load_trainer(used["trainer"])
     plans = [schedule.load(name) for name in schedules]
-    if used["seed"] is not None:
-        plans = [(name, msgspec.structs.replace(plan, seed=used["seed"])) for name, plan in plans]
     verdicts: list[Verdict] = []
     for name, plan in plans:
+        chosen = plan.seed if used["seed"] is None else used["seed"]
+        first = secrets.randbelow(2**31) if chosen is None else chosen
         for turn in range(repeat):
-            planned = plan if plan.seed is None else _later(plan, turn)
             verdict = one_attack(
-                planned,
+                plan,
+                seed=first + turn,
                 name=name,
                 trainer=attacked,
                 cluster=used["cluster"],
@@ -409,10 +410,6 @@ def _at_least(least: int, **options: int | None) -> None:
     for name, value in options.items():
         if value is not None and value < least:
             _stop(f"--{name} {value}: at least {least}", 2)
-
-
-def _later(plan: schedule.Schedule, turns: int) -> schedule.Schedule:
-    return msgspec.structs.replace(plan, seed=(plan.seed or 0) + turns)
 
 
 def _worst(verdicts: list[Verdict]) -> Outcome:

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from chaosspot import content, toml
 from chaosspot.toml import FileError, Value
 
-__all__ = ["Coordinator", "Patterns", "Promises", "Sick", "Timeouts", "Trainer", "load"]
+__all__ = ["Coordinator", "Limit", "Patterns", "Promises", "Sick", "Timeouts", "Trainer", "load"]
 
 Positive = Annotated[float, Meta(gt=0.0)]
 
@@ -109,6 +109,14 @@ class Sick(Value, frozen=True, kw_only=True):
     schedule: str = "sudden-kill"
 
 
+class Limit(Value, frozen=True, kw_only=True):
+    """A schedule of the catalogue that a trainer is known not to survive, and by what it fails."""
+
+    schedule: str
+    finding: str
+    reason: str
+
+
 class Trainer(Value, frozen=True, kw_only=True):
     """What is attacked.
 
@@ -128,6 +136,7 @@ class Trainer(Value, frozen=True, kw_only=True):
     patterns: Patterns | None = None
     timeouts: Timeouts = Timeouts()
     promises: Promises = Promises()
+    limit: tuple[Limit, ...] = ()
     sick: Sick | None = None
 
     def argv(self, command: tuple[str, ...], values: Mapping[str, str]) -> tuple[str, ...]:
