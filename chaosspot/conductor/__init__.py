@@ -161,7 +161,10 @@ async def attack_async(
             for leak in lease.close():
                 feed.note(h.Leak, what=leak)
     shutil.rmtree(run / "nodes", ignore_errors=True)
-    return judge_run(run)
+    verdict = judge_run(run)
+    if verdict.passed:  # a trainer's checkpoints are evidence only of what went wrong
+        shutil.rmtree(run / "store", ignore_errors=True)
+    return verdict
 
 
 def judge_run(run: Path) -> Verdict:

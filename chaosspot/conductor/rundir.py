@@ -1,7 +1,8 @@
 """The directory of one attack: made at the start under its final name, kept whatever happens.
 
 ``schedule.toml``, ``trainer.toml``, ``history.jsonl``, ``twin.jsonl``, ``environment.json``,
-``logs/``, ``verdict.json``.
+``events/`` (as each process wrote them), ``logs/``, ``verdict.json``; and ``store/``, what the
+trainer saved, unless the run passed.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ def test_the_run_directory_is_complete_and_latest_points_to_it(attack: Attack) -
     run = Path(verdict.run)
     assert {path.name for path in run.iterdir()} == {
         "schedule.toml", "trainer.toml", "environment.json", "history.jsonl", "twin.jsonl",
-        "verdict.json", "events", "logs", "store",
+        "verdict.json", "events", "logs",
     }  # fmt: skip
     assert (run.parent / "latest").resolve() == run
     facts = msgspec.json.decode((run / "environment.json").read_bytes())
@@ -182,6 +182,12 @@ def test_nothing_of_a_run_is_left(attack: Attack) -> None:
     assert heal_dead_runs() == []
     mine = psutil.Process().children(recursive=True)
     assert [p for p in mine if p.is_running() and p.status() != psutil.STATUS_ZOMBIE] == []
+
+
+def test_the_store_of_a_run_that_did_not_pass_is_kept(attack: Attack) -> None:
+    verdict = attack(Kill(on=SOON, target=ONE), trainer="suites/sick/hanging")
+    assert verdict.outcome is Outcome.FAIL
+    assert list((Path(verdict.run) / "store").iterdir())
 
 
 # Trainers that do not behave.
