@@ -63,12 +63,15 @@ class Cluster(Protocol):
         """
 
     async def kill(self, names: Sequence[str], *, keep_flash: bool = False) -> dict[str, Gone]:
-        """SIGKILL the whole trees at once; returns when all are verified gone."""
+        """SIGKILL the whole trees at once; returns when all are verified gone.
+
+        The flash goes too unless it is kept, even that of a tree that had ended by itself.
+        """
 
     async def terminate(
         self, names: Sequence[str], *, grace_s: float, scope: Literal["tree", "main"] = "tree"
     ) -> dict[str, Gone]:
-        """SIGTERM, and SIGKILL to what is left of the trees after ``grace_s``.
+        """SIGTERM, and SIGKILL to what is left of the trees after ``grace_s``; takes the flash.
 
         The signal goes to every process of the trees, or to the main process of each rank.
         """
@@ -76,7 +79,8 @@ class Cluster(Protocol):
     async def pause(self, names: Sequence[str]) -> dict[str, float]:
         """SIGSTOP every process of the trees; when (monotonic seconds) each was seen stopped.
 
-        A promise to resume them is on disk before the first one is stopped.
+        Nodes that are gone are left out. A promise to resume the others is on disk before the
+        first one is stopped. Pauses of one node may overlap: it goes on after the last.
         """
 
     async def resume(self, names: Sequence[str]) -> None:
@@ -89,8 +93,10 @@ class Cluster(Protocol):
         None when there is no such process.
         """
 
-    async def fill_flash(self, name: str) -> None:
+    async def fill_flash(self, name: str) -> float | None:
         """Leave no space on the node's flash.
+
+        Returns when (monotonic seconds) it was full, None when the node and its flash are gone.
 
         Raises:
             OSError: the node's flash is not limited, or could not be filled.

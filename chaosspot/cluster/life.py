@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from chaosspot.cluster import Gone, Launch
 from chaosspot.cluster.census import Census
 from chaosspot.cluster.flash import Flash
+from chaosspot.cluster.grip import Grip
 from chaosspot.schedule import Node
 from chaosspot.undo import Lease, ProcessTree, procfs
 from chaosspot.undo.procfs import Process
@@ -61,6 +62,7 @@ class Life:
         self.keep_flash = False
         self._scope = anyio.CancelScope(shield=True)
         self._launch = launch
+        self._number = number
         self._flash = flash
         self._lease = lease
         self._census = census
@@ -75,6 +77,7 @@ class Life:
         self._failed: int | None = None  # exit code of the first rank that did not end with 0
         self._ended_ranks = 0
         self._killed = False
+        self._grip: Grip | None = None  # once started
 
     def kill(self) -> None:
         """End of file is the supervisor's order to kill; valid at any moment."""
@@ -82,10 +85,28 @@ class Life:
         with contextlib.suppress(OSError):  # it has ended already
             self._channel.shutdown(socket.SHUT_WR)
 
-    def terminate(self, grace_s: float) -> None:
-        """Once started: SIGTERM to the whole tree now, SIGKILL to what is left later."""
+    def terminate(self, grace_s: float, scope: Literal["tree", "main"]) -> None:
+        """Once started: SIGTERM to the tree or its ranks now, SIGKILL to what is left later."""
         with contextlib.suppress(OSError):
-            self._channel.send(json.dumps({"grace_s": grace_s}).encode() + b"\n")
+            message = {"grace_s": grace_s, "scope": scope}
+            self._channel.send(json.dumps(message).encode() + b"\n")
+
+    async def pause(self) -> float | None:
+        """Stop the whole tree; when it was seen stopped, None if it does not live."""
+        return await self._thread(self._grip.pause) if self._grip else None
+
+    async def resume(self) -> None:
+        """Take one pause back."""
+        if self._grip:
+            await self._thread(self._grip.resume)
+
+    async def kill_child(self) -> float | None:
+        """Kill the youngest leaf below the ranks; when it was seen gone, None without one."""
+        return await self._thread(self._grip.kill_child) if self._grip else None
+
+    async def drop_flash(self) -> None:
+        """Remove the flash that an end by itself kept, unless a later life has it."""
+        await self._thread(lambda: self._flash.remove(life=self._number))
 
     async def force(self) -> None:
         """Kill the tree without its supervisor's help; errors end up in ``problem``."""
@@ -104,7 +125,10 @@ class Life:
         """Start the tree, follow it and see it gone."""
         with self._scope:
             try:
-                await self._thread(self._flash.make)
+                size_bytes = self.node.flash_bytes
+                await self._thread(
+                    lambda: self._flash.make(life=self._number, size_bytes=size_bytes)
+                )
                 token = await self._thread(lambda: self._lease.promise(self._tree))
                 last: dict[str, Any] = {}
                 try:
@@ -117,8 +141,10 @@ class Life:
                     self.kill()
                 verified = await self._verify(last)
                 self.empty.set()
-                if not self.keep_flash:
-                    await self._thread(self._flash.remove)
+                if self._grip:
+                    await self._thread(self._grip.let_go)
+                if not (self.keep_flash or (self._launch.keep_flash and verified.by_itself)):
+                    await self.drop_flash()
                 await self._thread(lambda: self._lease.kept(token))
                 self.gone = verified
             except OSError as error:
@@ -184,7 +210,9 @@ class Life:
 
     def _note(self, report: dict[str, Any]) -> None:
         if "ranks" in report:
-            self._known += [Process(pid, 0, ticks, alive=True) for pid, ticks in report["ranks"]]
+            mains = [Process(pid, 0, ticks, alive=True) for pid, ticks in report["ranks"]]
+            self._known += mains
+            self._grip = Grip(tree=self._tree, mains=mains, lease=self._lease)
             self.started.set()
         elif "errno" in report:
             code, command = report["errno"], self._launch.argv[0]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 import anyio
 import anyio.to_thread
@@ -16,10 +17,10 @@ from chaosspot.cluster import Gone, Launch
 from chaosspot.cluster.census import Census
 from chaosspot.cluster.flash import Flash
 from chaosspot.cluster.life import Life
-from chaosspot.schedule import Node
-from chaosspot.undo import Lease
+from chaosspot.schedule import Node, Schedule
+from chaosspot.undo import Lease, mounts
 
-__all__ = ["ProcessCluster"]
+__all__ = ["ProcessCluster", "unsupported"]
 
 _START_S = 60.0  # a supervisor starts in 30 ms; a machine that swaps may take long
 _PATIENCE_S = 1.0  # a supervisor kills in milliseconds; one that is stopped never does
@@ -62,6 +63,8 @@ class ProcessCluster:
             for disk in self._disks.values():
                 with contextlib.suppress(OSError):
                     await anyio.to_thread.run_sync(disk.remove, limiter=self._threads)
+            with contextlib.suppress(OSError):  # never made, or not empty
+                (self._run / "nodes").rmdir()
         if isinstance(error, Exception):
             kind = error = trace = None  # the tasks are not its cause: no group around it
         await self._tasks.__aexit__(kind, error, trace)
@@ -74,7 +77,7 @@ class ProcessCluster:
         """Start the node's process tree; again with the same name: its next incarnation.
 
         Raises:
-            OSError: the command cannot be started; names the command and why.
+            OSError: the command cannot be started, or the flash not be limited; says why.
             ValueError: the node lives, or its name cannot be a directory's.
         """
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", node.name):
@@ -120,17 +123,87 @@ class ProcessCluster:
             life.keep_flash = life.keep_flash or keep_flash
             life.kill()
         await self._await_ends(lives, _PATIENCE_S)
+        await self._drop_flashes(lives)
         return {life.node.name: _gone(life) for life in lives}
 
-    async def terminate(self, names: Sequence[str], *, grace_s: float) -> dict[str, Gone]:
-        """SIGTERM to every process of the trees, SIGKILL to what is left after ``grace_s``."""
+    async def terminate(
+        self, names: Sequence[str], *, grace_s: float, scope: Literal["tree", "main"] = "tree"
+    ) -> dict[str, Gone]:
+        """SIGTERM, and SIGKILL to what is left of the trees after ``grace_s``.
+
+        The signal goes to every process of the trees, or to the main process of each rank. In the
+        second case what the ranks leave behind gets a moment to notice it, as when they end by
+        themselves.
+        """
         lives = self._find(names)
         for life in lives:
             await life.started.wait()
         for life in lives:
-            life.terminate(grace_s)
+            life.terminate(grace_s, scope)
         await self._await_ends(lives, grace_s + _PATIENCE_S)
+        await self._drop_flashes(lives)
         return {life.node.name: _gone(life) for life in lives}
+
+    async def pause(self, names: Sequence[str]) -> dict[str, float]:
+        """SIGSTOP every process of the trees; when each was seen stopped, without the dead.
+
+        Raises:
+            OSError: one cannot be stopped; all go on again.
+        """
+        paused: dict[str, float] = {}
+        problems: list[OSError] = []
+
+        async def one(life: Life) -> None:
+            await life.started.wait()
+            try:
+                t = await life.pause()
+            except OSError as error:
+                problems.append(error)
+                return
+            if t is not None:
+                paused[life.node.name] = t
+
+        try:
+            async with anyio.create_task_group() as tasks:
+                for life in self._find(names):
+                    tasks.start_soon(one, life)
+            if problems:
+                raise problems[0]
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.resume(list(paused))
+            raise
+        return paused
+
+    async def resume(self, names: Sequence[str]) -> None:
+        """SIGCONT what :meth:`pause` stopped, verified; nothing for nodes that are gone.
+
+        Raises:
+            OSError: something stays stopped; names the processes.
+        """
+        for life in self._find(names):
+            await life.resume()
+
+    async def kill_child(self, name: str) -> float | None:
+        """SIGKILL the youngest leaf below the node's ranks; when it was seen gone, or None."""
+        (life,) = self._find([name])
+        await life.started.wait()
+        return await life.kill_child()
+
+    async def fill_flash(self, name: str) -> float | None:
+        """Leave no space on the node's flash; when it was full, None if the flash is gone.
+
+        Raises:
+            OSError: the flash is not limited, or could not be filled.
+        """
+        self._find([name])
+        filled = await anyio.to_thread.run_sync(self._disks[name].fill, limiter=self._threads)
+        return time.monotonic() if filled else None
+
+    async def free_flash(self, name: str) -> None:
+        """Give back the space that :meth:`fill_flash` took; nothing for nodes that are gone."""
+        self._find([name])
+        await anyio.to_thread.run_sync(self._disks[name].free, limiter=self._threads)
 
     async def gone(self, name: str) -> Gone:
         """Wait until nothing of the node's tree lives any more, by whatever cause."""
@@ -155,6 +228,12 @@ class ProcessCluster:
             self._disks[name] = Flash(path=self.flash(name), run=self._run, lease=self._lease)
         return self._disks[name]
 
+    async def _drop_flashes(self, lives: Iterable[Life]) -> None:
+        """Who is taken loses its flash, even if it had ended by itself and kept it so far."""
+        for life in lives:
+            if not life.keep_flash and life.problem is None:
+                await life.drop_flash()
+
     async def _await_ends(self, lives: Iterable[Life], patience_s: float) -> None:
         async with anyio.create_task_group() as tasks:
             for life in lives:
@@ -171,6 +250,17 @@ class ProcessCluster:
         if not life.empty.is_set():
             life.abandon()
         await life.ended.wait()
+
+
+def unsupported(schedule: Schedule) -> str | None:
+    """What this machine cannot make of a schedule, and why; None if nothing."""
+    limits = [g.flash_bytes for g in schedule.cluster.group if g.flash_bytes is not None]
+    if limits and not mounts.may_mount():
+        return (
+            f"flash_bytes = {limits[0]}: a flash of limited size is a file system of its own, and "
+            "this process may not mount one (CAP_SYS_ADMIN): run as root, or leave flash_bytes out"
+        )
+    return None
 
 
 def _gone(life: Life) -> Gone:

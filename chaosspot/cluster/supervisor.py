@@ -5,9 +5,10 @@ no descendant escapes by ``setsid``, by forking twice or by losing its parent, a
 means "tree empty". It is killed last, by ending itself.
 
 Descriptor 0 is a stream socket to the harness, lines of JSON. In comes what to start
-(``argv``, ``environments``, ``cwd``), then ``{"grace_s"}`` to terminate. End of file means kill:
-one path for a fault, for the end of a run and for the death of the harness. Out go ``{"ranks"}``
-or ``{"errno", "error"}``, ``{"rank", "code"}`` for each, and ``{"empty", "by_itself"}`` at last.
+(``argv``, ``environments``, ``cwd``), then ``{"grace_s", "scope"}`` to terminate. End of file means
+kill: one path for a fault, for the end of a run and for the death of the harness. Out go
+``{"ranks"}`` or ``{"errno", "error"}``, ``{"rank", "code"}`` for each, and
+``{"empty", "by_itself"}`` at last.
 
 Arguments: the node's name (for people who read ``ps``) and the directory to import from.
 """
@@ -46,6 +47,7 @@ class Supervisor:
         self._ranks: dict[int, int] = {}  # pid -> rank, of those that have not ended
         self._started = False
         self._touched = False
+        self._lingers = True  # what ranks leave gets LINGER_S; not if told to end by itself
         self._killing = False
         self._deadline: float | None = None
         self._pace = Pace()
@@ -103,7 +105,12 @@ class Supervisor:
             self._start(message)
             return
         self._touched = True
-        sweep(signal.SIGTERM)
+        if message["scope"] == "main":
+            for pid in self._ranks:  # not waited for yet: the pid is nobody else's
+                os.kill(pid, signal.SIGTERM)
+        else:
+            self._lingers = False  # all were told, and have the whole grace
+            sweep(signal.SIGTERM)
         self._bound(message["grace_s"])
 
     def _bound(self, seconds: float) -> None:
@@ -152,7 +159,7 @@ class Supervisor:
             if pid in self._ranks:
                 code = os.waitstatus_to_exitcode(status)
                 self._say({"rank": self._ranks.pop(pid), "code": code})
-                if not self._ranks and not self._touched:
+                if not self._ranks and self._lingers:
                     self._bound(LINGER_S)
 
     def _say(self, message: dict[str, Any]) -> None:

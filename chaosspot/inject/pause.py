@@ -15,11 +15,11 @@ from chaosspot.schedule import Pause
 
 
 async def inject(fault: Pause, names: Sequence[str], world: World) -> None:
+    paused = await world.cluster.pause(names)
     try:
-        paused = await world.cluster.pause(names)
-        for name in names:
-            world.effect(name, "paused", t=paused[name])
+        for name, t in paused.items():
+            world.effect(name, "paused", t=t)
         await anyio.sleep(fault.duration_s)
     finally:
         with anyio.CancelScope(shield=True):
-            await world.cluster.resume(names)
+            await world.cluster.resume(list(paused))

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from chaosspot.undo.kinds import Directory, ProcessTree, Undo
+    from chaosspot.undo.kinds import Directory, Mount, Paused, ProcessTree, Undo
     from chaosspot.undo.lease import Lease
     from chaosspot.undo.recovery import Healed, heal_dead_runs
 
@@ -22,12 +22,23 @@ _HOME = {
     "Directory": "chaosspot.undo.kinds",
     "Healed": "chaosspot.undo.recovery",
     "Lease": "chaosspot.undo.lease",
+    "Mount": "chaosspot.undo.kinds",
+    "Paused": "chaosspot.undo.kinds",
     "ProcessTree": "chaosspot.undo.kinds",
     "Undo": "chaosspot.undo.kinds",
     "heal_dead_runs": "chaosspot.undo.recovery",
 }
 
-__all__ = ["Directory", "Healed", "Lease", "ProcessTree", "Undo", "heal_dead_runs"]
+__all__ = [
+    "Directory",
+    "Healed",
+    "Lease",
+    "Mount",
+    "Paused",
+    "ProcessTree",
+    "Undo",
+    "heal_dead_runs",
+]
 
 
 def __getattr__(name: str) -> Any:

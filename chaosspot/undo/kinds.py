@@ -1,7 +1,7 @@
 """What can be undone: one struct a kind, in one closed union.
 
-A later kind (a paused process, a firewall rule, a container) is one more struct here and one
-more name in :data:`Undo`.
+A later kind (a firewall rule, a container) is one more struct here and one more name in
+:data:`Undo`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from pathlib import Path
 
 import msgspec
 
-from chaosspot.undo import ending, procfs
+from chaosspot.undo import ending, mounts, pausing, procfs
 from chaosspot.undo.procfs import Process
 
-__all__ = ["Directory", "ProcessTree", "Undo"]
+__all__ = ["OWN_MOUNTS", "Directory", "Mount", "Paused", "ProcessTree", "Undo"]
+
+OWN_MOUNTS = "chaosspot/"  # how the names of all file systems begin that a run mounts
 
 
 class _Undo(
@@ -65,6 +67,28 @@ class ProcessTree(_Undo, frozen=True, tag="process-tree"):
         return f"killed {len(taken)} {self.describe()}: {pids}"
 
 
+class Paused(_Undo, frozen=True, tag="paused"):
+    """A node whose processes are stopped: all below its supervisor, and what holds its cookie."""
+
+    name: str
+    cookie: str
+    boot: str
+    supervisor: int
+    start_ticks: int
+
+    def describe(self) -> str:
+        return f"pause of {self.name}"
+
+    def heal(self) -> str | None:
+        if self.boot != procfs.boot_id():
+            return None
+        root = Process(self.supervisor, 0, self.start_ticks, alive=True)
+        tree = ending.members(root, procfs.TREE, self.cookie)
+        asleep = [process for process in tree if procfs.stopped(process.pid)]
+        pausing.go_on(asleep)
+        return f"resumed {len(asleep)} processes of {self.name}" if asleep else None
+
+
 class Directory(_Undo, frozen=True, tag="directory"):
     """A directory that must not outlive the run. ``within`` is the directory it may be in."""
 
@@ -94,4 +118,21 @@ class Directory(_Undo, frozen=True, tag="directory"):
         return f"removed {self.describe()}"
 
 
-Undo = ProcessTree | Directory
+class Mount(_Undo, frozen=True, tag="mount"):
+    """A file system that must not outlive the run; ``source`` is the name it was mounted with."""
+
+    path: str
+    source: str
+
+    def describe(self) -> str:
+        return f"file system at {self.path}"
+
+    def heal(self) -> str | None:
+        if not self.source.startswith(OWN_MOUNTS):
+            raise OSError(f"refuses to unmount {self.path}: {self.source!r} is none of a run's")
+        if not mounts.unmount(Path(self.path), self.source):
+            return None
+        return f"unmounted {self.describe()}"
+
+
+Undo = ProcessTree | Paused | Directory | Mount

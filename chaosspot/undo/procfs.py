@@ -22,6 +22,7 @@ __all__ = [
     "me",
     "offspring",
     "read",
+    "stopped",
 ]
 
 RUN = "CHAOSSPOT_RUN"  # environment of every process of a run: the lease's id
@@ -52,6 +53,15 @@ def read(pid: int) -> Process | None:
     # A main thread that has ended shows as a zombie while its other threads work on.
     alive = fields[0] not in (b"Z", b"X", b"x") or int(fields[17]) > 1
     return Process(pid, int(fields[1]), int(fields[19]), alive)
+
+
+def stopped(pid: int) -> bool:
+    """Whether no thread of the process can run: each is stopped by a signal or has ended."""
+    for task in _names(f"/proc/{pid}/task"):
+        data = _contents(f"/proc/{pid}/task/{task}/stat")
+        if data and data[data.rindex(b")") + 2 :][:1] not in b"TtZXx":
+            return False
+    return True
 
 
 def me() -> Process:

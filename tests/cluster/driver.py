@@ -1,5 +1,8 @@
 # ruff: noqa: T201 - its output is what it is for
-"""A harness to be killed: driver.py RUN NUMBER [KIND]. Starts three nodes, says so, waits."""
+"""A harness to be killed: driver.py RUN NUMBER [KIND [FAULT]]. Starts three nodes, says so, waits.
+
+FAULT is ``pause`` (all nodes are paused) or ``full`` (each has a small flash, which is filled).
+"""
 
 import sys
 from pathlib import Path
@@ -12,13 +15,20 @@ from chaosspot.schedule import Node
 from chaosspot.undo import Lease, heal_dead_runs
 
 
-async def main(run: Path, number: str, kind: str = "tree") -> None:
+async def main(run: Path, number: str, kind: str = "tree", fault: str = "") -> None:
     family = str(Path(__file__).with_name("family.py"))
     with Lease.open(run) as lease:
         async with ProcessCluster(run=run, lease=lease) as cluster:
             print("open", flush=True)
             for index in range(3):
-                node = Node(name=f"node-{index}", zone="a", family="f", pool="spot", role="worker")
+                node = Node(
+                    name=f"node-{index}",
+                    zone="a",
+                    family="f",
+                    pool="spot",
+                    role="worker",
+                    flash_bytes=1 << 20 if fault == "full" else None,
+                )
                 launch = Launch(
                     argv=(sys.executable, "-I", "-S", family, kind, number),
                     environments=({}, {}),
@@ -26,6 +36,16 @@ async def main(run: Path, number: str, kind: str = "tree") -> None:
                 )
                 await cluster.start(node, launch)
             print("started", flush=True)
+            for log in (run / "logs").iterdir() if fault else ():
+                while log.read_text().count("ready") < 2:  # noqa: ASYNC110 - nothing tells of it
+                    await anyio.sleep(0.005)
+            names = [node.name for node in cluster.alive()]
+            if fault == "pause":
+                await cluster.pause(names)
+            elif fault == "full":
+                for name in names:
+                    await cluster.fill_flash(name)
+            print("acted", flush=True)
             await anyio.sleep_forever()
 
 

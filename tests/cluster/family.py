@@ -88,6 +88,23 @@ elif kind == "polite":
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     ready()
     signal.sigwait([signal.SIGTERM])
+elif kind == "witness":  # ends at SIGTERM, and so that its child can say if it got one too
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+
+    def witness():
+        ready()
+        signal.sigwait([signal.SIGTERM])
+        print("child got it", flush=True)
+
+    forked(witness)
+    ready()
+    signal.sigwait([signal.SIGTERM])
+elif kind == "nested":  # a child, its child, and a younger child; clocks tick every 10 ms
+    forked(lambda: (time.sleep(0.05), forked(sleep), sleep()))
+    time.sleep(0.15)
+    forked(sleep)
+    ready()
+    sleep()
 elif kind == "straggler":
     forked(daemon)
     ready()
