@@ -92,12 +92,16 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return next((f for f in worst if not f.caused_by), worst[0] if worst else None)
 
 
-# oracle -> the oracles whose failure explains its own; the first that failed is named.
+# oracle -> the oracles whose failure explains its own, by way of others too.
 _CAUSES = {
-    "recovery": ("progress",),
-    "rework": ("progress",),
-    "ledger": ("progress",),
-    "equality": ("progress", "ledger"),
+    "progress": ("restarts", "exits"),
+    "recovery": ("restarts", "exits", "progress"),
+    "rejoin": ("restarts", "exits", "progress"),
+    "durability": ("membership",),
+    "snapshots": ("membership", "durability"),
+    "rework": ("restarts", "exits", "progress", "notice", "durability", "snapshots"),
+    "ledger": ("progress", "membership"),
+    "equality": ("progress", "ledger", "snapshots", "membership"),
 }
 
 

@@ -1,6 +1,7 @@
 import pytest
 
-from chaosspot.verdict import Failed, Finding, Outcome, Unknown, Verdict, conclude
+from chaosspot.oracles import ORACLES
+from chaosspot.verdict import _CAUSES, Failed, Finding, Outcome, Unknown, Verdict, conclude
 
 
 def finding(oracle: str, outcome: str) -> Finding:
@@ -44,3 +45,35 @@ def test_a_verdict_checks_itself() -> None:
         verdict(finding("progress", "fail")).check()
     with pytest.raises(Unknown, match="unknown, because of effect"):
         verdict(finding("effect", "unknown")).check()
+
+
+def test_no_cause_follows_from_what_it_explains() -> None:
+    """Causes are oracles, and there is no way round in a circle."""
+    assert set(_CAUSES) <= set(ORACLES)
+    for oracle, causes in _CAUSES.items():
+        assert set(causes) <= set(ORACLES), oracle
+        seen, due = set(), list(causes)
+        while due:
+            cause = due.pop()
+            seen.add(cause)
+            due += [more for more in _CAUSES.get(cause, ()) if more not in seen]
+        assert oracle not in seen
+
+
+@pytest.mark.parametrize(
+    ("failed", "primary"),
+    [
+        (["progress", "recovery", "rejoin", "restarts"], "restarts"),
+        (["rejoin", "exits"], "exits"),
+        (["rework", "snapshots", "durability"], "durability"),
+        (["rework", "notice"], "notice"),
+        (["equality", "snapshots"], "snapshots"),
+        (["ledger", "equality", "membership"], "membership"),
+        (["durability", "membership"], "membership"),
+    ],
+)
+def test_what_is_more_basic_is_primary(failed: list[str], primary: str) -> None:
+    found = verdict(*(finding(oracle, "fail") for oracle in failed))
+    assert found.primary is not None
+    assert found.primary.oracle == primary
+    assert all(f.caused_by for f in found.findings if f.oracle != primary)

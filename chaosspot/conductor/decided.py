@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from chaosspot import history as h
 from chaosspot.oracles import Evidence
-from chaosspot.oracles.episodes import episodes
 from chaosspot.oracles.recovery import bound_s
 from chaosspot.oracles.rejoin import came_back, returns
 
@@ -33,8 +32,8 @@ def decided(evidence: Evidence, *, now: float, settle_steps: int) -> bool:
     if all(view.missed for view in evidence.faults):
         return True
     patience_s = bound_s(evidence) or evidence.trainer.timeouts.stall_s
-    settled_t = 0.0
-    for loss in episodes(evidence):
+    settled_t = max((view.healed.t for view in evidence.faults if view.healed), default=0.0)
+    for loss in evidence.episodes:
         if loss.start_t is None:
             if _replacements_missing(evidence):
                 return False  # capacity is still to come

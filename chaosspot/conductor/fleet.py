@@ -17,7 +17,7 @@ from chaosspot import trainers
 from chaosspot.cluster import Cluster, Launch
 from chaosspot.conductor.feed import Feed
 from chaosspot.conductor.points import Points
-from chaosspot.schedule import Fault
+from chaosspot.schedule import Fault, Kill
 from chaosspot.services.metadata import Instance, MetadataService
 from chaosspot.trainers import Trainer
 
@@ -121,6 +121,9 @@ class Fleet:
         )
         if node.role == "worker":
             self._live.add(node.name)
+            await self.metadata.add(
+                Instance(node=node.name, zone=node.zone, family=node.family, pool=node.pool)
+            )
         await anyio.sleep(delay_s)
         await self._launch(node, command)
 
@@ -129,10 +132,6 @@ class Fleet:
         ranks = 1
         if node.role == "worker":
             ranks = self._trainer.ranks_per_node
-            if node.name not in self._incarnations:
-                await self.metadata.add(
-                    Instance(node=node.name, zone=node.zone, family=node.family, pool=node.pool)
-                )
             environment.update(self.metadata.environment(node.name))
         launch = Launch(
             argv=self._trainer.argv(command, self._values),
@@ -151,7 +150,7 @@ class Fleet:
     async def _watch(self, node: s.Node, command: tuple[str, ...]) -> None:
         """Record a node's end, and bring its next life or its replacement."""
         gone = await self.cluster.gone(node.name)
-        fault = self._replacements.get(node.name)
+        fault = self._replacements.pop(node.name, None)
         life = self._incarnations.get(node.name, 0)
         if fault is None and gone.by_itself and gone.code and life < self._trainer.restarts:
             self._feed.note(h.NodeRestart, node=node.name, t=gone.t, code=gone.code)
@@ -169,8 +168,13 @@ class Fleet:
             await self.metadata.remove(node.name)
         if fault is not None and after_s is not None:
             await anyio.sleep(after_s)
+            if isinstance(fault, Kill) and fault.keep_flash:
+                self._incarnations[node.name] = life + 1
+                fresh = node
+            else:
+                fresh = self._next(node)
             delay_s = fault.start_delay_s
-            await self._start(self._next(node), command, replaces=node.name, delay_s=delay_s)
+            await self._start(fresh, command, replaces=node.name, delay_s=delay_s)
             self._coming.discard(node.name)
 
     def _next(self, like: s.Node) -> s.Node:

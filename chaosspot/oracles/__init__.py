@@ -6,17 +6,22 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from chaosspot.oracles import (
+    durability,
     effect,
     ending,
     equality,
+    exits,
     leaks,
     ledger,
+    membership,
     notice,
     progress,
     recovery,
     rejoin,
     reports,
+    restarts,
     rework,
+    snapshots,
 )
 from chaosspot.oracles.evidence import Evidence
 from chaosspot.oracles.figures import measure
@@ -35,9 +40,14 @@ ORACLES: Mapping[str, Oracle] = {
         recovery,
         rejoin,
         notice,
+        restarts,
+        exits,
         rework,
         ledger,
         equality,
+        durability,
+        snapshots,
+        membership,
         leaks,
         reports,
     )

@@ -9,11 +9,15 @@ whose recoveries overlap are one episode.
 from __future__ import annotations
 
 import itertools
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from chaosspot import history as h
-from chaosspot.oracles.evidence import Evidence, FaultView, process_of
+from chaosspot.oracles.lineage import process_of
+
+if TYPE_CHECKING:
+    from chaosspot.oracles.evidence import Evidence, FaultView
 
 __all__ = ["Episode", "episodes", "first_commit_after", "longest_gap_s"]
 
@@ -53,7 +57,10 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def episodes(evidence: Evidence) -> tuple[Episode, ...]:
-    """All episodes, in order of effect; faults without effect have none."""
+    """All episodes, in order of effect; faults without effect have none.
+
+    Oracles take them from ``evidence.episodes``, where they are kept.
+    """
     hit = [view for view in evidence.faults if view.effect_t is not None]
     merged: list[Episode] = []
     for view in sorted(hit, key=lambda v: v.effect_t or 0.0):
@@ -132,10 +139,6 @@ def longest_gap_s(commits: tuple[h.Commit, ...], start_t: float, end_t: float) -
 
 def _capacity_t(evidence: Evidence, after_t: float, needed: int) -> float | None:
     """When enough workers were able again after ``after_t``; None while there are too few."""
-    changes = (h.NodeUp, h.FaultHealed)
-    for record in evidence.history:
-        if record.t <= after_t or not isinstance(record, changes):
-            continue
-        if len(evidence.able_workers(record.t)) >= needed:
-            return record.t
-    return None
+    changes = [*evidence.of(h.NodeUp), *evidence.of(h.FaultHealed)]
+    times = sorted(record.t for record in changes if record.t > after_t)
+    return next((t for t in times if len(evidence.able_workers(t)) >= needed), None)

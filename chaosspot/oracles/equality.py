@@ -17,7 +17,7 @@ def check(evidence: Evidence) -> Iterator[Finding]:
     not descend from the step before; unknown where there is nothing to compare."""
     if evidence.promises.exact == "none":
         return
-    lineage = Lineage(evidence.history)
+    lineage = evidence.lineage
     yield from _ranks_differ(lineage)
     yield from _broken(lineage)
     yield from _twin_differs(evidence, lineage)

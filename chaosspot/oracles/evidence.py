@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from chaosspot import history as h
+from chaosspot.oracles.cold import ColdStart, cold_starts
+from chaosspot.oracles.episodes import Episode, episodes
+from chaosspot.oracles.lineage import Lineage, Process, process_of
 from chaosspot.schedule import FaultKind, Grow, Hold, Pause, Schedule
 from chaosspot.trainers import Promises, Trainer
 
@@ -103,7 +107,57 @@ class Evidence:
 
     def of(self, kind: type[R]) -> Iterator[R]:
         """The records of one kind, in order."""
-        return (record for record in self.history if isinstance(record, kind))
+        return iter(self._by_kind.get(kind, ()))
+
+    @cached_property
+    def _by_kind(self) -> dict[type[h.Record], list[Any]]:
+        kinds: dict[type[h.Record], list[Any]] = defaultdict(list)
+        for record in self.history:
+            kinds[type(record)].append(record)
+        return kinds
+
+    @cached_property
+    def told(self) -> dict[Process, list[h.Record]]:
+        """What each process of the trainer reported, in order."""
+        told: dict[Process, list[h.Record]] = defaultdict(list)
+        not_told = (h.Malformed, h.Leak)
+        for record in self.history:
+            kind = type(record)
+            if "." not in kind.event and kind not in not_told:
+                told[process_of(record)].append(record)
+        return told
+
+    def end_of(self, record: h.Record) -> h.NodeGone | h.NodeRestart | None:
+        """The end of the node's life that a trainer's record belongs to."""
+        ends = self._ends.get(record.node, [])
+        return ends[record.incarnation] if record.incarnation < len(ends) else None
+
+    def is_late(self, record: h.Record) -> bool:
+        """Whether a trainer's record comes after the end of the node's life it belongs to."""
+        if record.node not in self._ends:
+            return False
+        end = self.end_of(record)
+        return end is not None and end.t < record.t
+
+    @cached_property
+    def _ends(self) -> dict[str, list[h.NodeGone | h.NodeRestart]]:
+        ends: dict[str, list[h.NodeGone | h.NodeRestart]] = defaultdict(list)
+        for record in self.history:
+            if isinstance(record, h.NodeGone | h.NodeRestart):
+                ends[record.node].append(record)
+        return ends
+
+    @cached_property
+    def lineage(self) -> Lineage:
+        return Lineage(self.history)
+
+    @cached_property
+    def cold_starts(self) -> tuple[ColdStart, ...]:
+        return cold_starts(self)
+
+    @cached_property
+    def episodes(self) -> tuple[Episode, ...]:
+        return episodes(self)
 
     @cached_property
     def commits(self) -> tuple[h.Commit, ...]:
@@ -115,8 +169,10 @@ class Evidence:
 
     @cached_property
     def faults(self) -> tuple[FaultView, ...]:
+        kinds = (h.FaultInjected, h.FaultMissed, h.FaultHealed, h.FaultEffect)
+        records = tuple(record for kind in kinds for record in self.of(kind))
         return tuple(
-            FaultView(index, spec, self.history) for index, spec in enumerate(self.schedule.fault)
+            FaultView(index, spec, records) for index, spec in enumerate(self.schedule.fault)
         )
 
     @cached_property
@@ -151,16 +207,19 @@ class Evidence:
     def live_workers(self, t: float) -> set[str]:
         """Workers whose tree lived at time ``t`` (after what happened at ``t``)."""
         live: set[str] = set()
-        for record in self.history:
+        for record in self._ups_and_downs:
             if record.t > t:
                 break
-            if isinstance(record, h.NodeUp) and record.role == "worker":
+            if isinstance(record, h.NodeUp):
                 live.add(record.node)
-            elif isinstance(record, h.NodeGone):
+            else:
                 live.discard(record.node)
         return live
 
-
-def process_of(record: h.Record) -> tuple[str, int, int, int]:
-    """Which process wrote a record."""
-    return (record.node, record.incarnation, record.rank, record.pid)
+    @cached_property
+    def _ups_and_downs(self) -> tuple[h.NodeUp | h.NodeGone, ...]:
+        return tuple(
+            r
+            for r in self.history
+            if isinstance(r, h.NodeGone) or (isinstance(r, h.NodeUp) and r.role == "worker")
+        )

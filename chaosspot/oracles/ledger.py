@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from chaosspot.oracles.evidence import Evidence
-from chaosspot.oracles.lineage import Lineage
 from chaosspot.verdict import Finding, Outcome
 
 NAME = "ledger"
@@ -16,7 +15,7 @@ def check(evidence: Evidence) -> Iterator[Finding]:
     promise = evidence.promises.samples
     if promise == "none":
         return
-    lineage = Lineage(evidence.history)
+    lineage = evidence.lineage
     wrong = [
         commit
         for commit in lineage.commits.values()

@@ -1,8 +1,10 @@
 """The chain of commits that the final state descends from, and what was thrown away.
 
-An *attempt* is one try at one step, told apart by its generation. The lineage is followed from
-the final state backwards by parent digests where they are reported, else by step and latest
-generation.
+An *attempt* is one try at one step. Attempts are told apart by their generation and, because a
+coordinator that was restarted may count from 1 again, by what cannot be twice in one attempt: a
+process begins it once, and a process that first spoke after the attempt was committed, or after
+one of those in it had ended, is in another one. The lineage is followed from the final state
+backwards by parent digests where they are reported, else by step and time.
 """
 
 from __future__ import annotations
@@ -13,12 +15,19 @@ from functools import cached_property
 
 from chaosspot import history as h
 
-__all__ = ["Attempt", "Lineage", "key_of"]
+__all__ = ["Attempt", "Lineage", "Process", "key_of", "process_of"]
+
+Process = tuple[str, int, int, int]
 
 
 def key_of(record: h.Begin | h.Commit) -> tuple[int, int]:
-    """What tells attempts apart: step and generation (0 where none is reported)."""
+    """Step and generation (0 where none is reported); several attempts may share them."""
     return (record.step, record.generation or 0)
+
+
+def process_of(record: h.Record) -> Process:
+    """Which process wrote a record: node, incarnation, rank, pid."""
+    return (record.node, record.incarnation, record.rank, record.pid)
 
 
 class Attempt:
@@ -29,6 +38,9 @@ class Attempt:
         self.generation = generation
         self.begins: list[h.Begin] = []
         self.commits: list[h.Commit] = []
+        self.processes: set[Process] = set()
+        self.first = 0  # when it was first heard of and first committed, in records of the history
+        self.committed = 0
 
     @property
     def t(self) -> float:
@@ -45,24 +57,17 @@ class Attempt:
 
 
 class Lineage:
-    """Built once from a history's begins and commits."""
+    """Built once from a history, in the order things happened."""
 
     def __init__(self, records: Iterable[h.Record]) -> None:
-        attempts: dict[tuple[int, int], Attempt] = {}
+        reader = _Reader()
         for record in records:
-            if isinstance(record, h.Begin | h.Commit):
-                key = key_of(record)
-                attempt = attempts.setdefault(key, Attempt(*key))
-                if isinstance(record, h.Begin):
-                    attempt.begins.append(record)
-                else:
-                    attempt.commits.append(record)
-        self.attempts = attempts
+            reader.read(record)
+        self.attempts = tuple(reader.attempts)
+        self._of = reader.of
         self._by_step: dict[int, list[Attempt]] = defaultdict(list)
-        for attempt in attempts.values():
+        for attempt in self.attempts:
             self._by_step[attempt.step].append(attempt)
-        for tries in self._by_step.values():
-            tries.sort(key=lambda a: a.generation)
 
     @cached_property
     def commits(self) -> dict[int, h.Commit]:
@@ -96,17 +101,16 @@ class Lineage:
 
         A step that was begun and for which the run ended before any commit is not abandoned.
         """
-        chain = self.commits
-        kept = {key_of(commit) for commit in chain.values()}
-        rest = [a for key, a in self.attempts.items() if key not in kept and a.step in chain]
-        return sorted(rest, key=lambda a: a.t)
+        kept = {id(self.attempt_of(commit)) for commit in self.commits.values()}
+        return [a for a in self.attempts if id(a) not in kept and a.step in self.commits]
 
     def redo_t(self, attempt: Attempt) -> float:
         """When the lineage's own attempt at the same step started."""
         return self.attempt_of(self.commits[attempt.step]).t
 
-    def attempt_of(self, commit: h.Commit) -> Attempt:
-        return self.attempts[key_of(commit)]
+    def attempt_of(self, record: h.Begin | h.Commit) -> Attempt:
+        """The attempt that a begin or commit of this history belongs to."""
+        return self._of[record.seq]
 
     @cached_property
     def _walk(self) -> dict[int, h.Commit]:
@@ -122,11 +126,12 @@ class Lineage:
         """The commit of ``step`` that ``child`` descends from; the latest when nothing tells."""
         tries = [a for a in self._by_step[step] if a.commits]
         if child is not None:
-            tries = [a for a in tries if a.generation <= key_of(child)[1]] or tries
+            first = self.attempt_of(child).first
+            tries = [a for a in tries if a.committed < first] or tries
             if child.parent is not None and child.step == step + 1:
                 same = [c for a in tries for c in a.commits if c.digest == child.parent]
                 if same:
-                    return max(same, key=key_of)
+                    return same[-1]
         if not tries:
             return None
         latest = tries[-1]
@@ -134,3 +139,74 @@ class Lineage:
         digests = [c.digest for c in latest.commits]
         best = max(digests, key=lambda d: (digests.count(d), str(d)))
         return next(c for c in latest.commits if c.digest == best)
+
+
+class _Reader:
+    """Sorts begins and commits into attempts, which stand in the order they were first heard of."""
+
+    def __init__(self) -> None:
+        self.attempts: list[Attempt] = []
+        self.of: dict[int, Attempt] = {}  # by sequence number
+        self._latest: dict[tuple[int, int], Attempt] = {}
+        self._own: dict[tuple[Process, tuple[int, int]], Attempt] = {}  # that a process began
+        self._born: dict[Process, int] = {}  # when a living process first spoke, in records
+        self._ended: dict[Process, int] = {}
+        self._count = 0
+
+    def read(self, record: h.Record) -> None:
+        self._count += 1
+        kind = type(record)  # twice as fast as isinstance, of which there would be several
+        if kind is h.NodeGone or kind is h.NodeRestart:
+            for who in [process for process in self._born if process[0] == record.node]:
+                del self._born[who]
+                self._ended.setdefault(who, self._count)
+        elif "." not in kind.event:
+            who = process_of(record)
+            if who not in self._born:
+                self._born[who] = self._count
+            if isinstance(record, h.Begin):
+                attempt = self._begin(who, key_of(record))
+                attempt.begins.append(record)
+            elif isinstance(record, h.Commit):
+                attempt = self._commit(who, key_of(record))
+                attempt.commits.append(record)
+                attempt.committed = attempt.committed or self._count
+            else:
+                return
+            attempt.processes.add(who)
+            self.of[record.seq] = attempt
+
+    def _begin(self, who: Process, key: tuple[int, int]) -> Attempt:
+        attempt = self._latest.get(key)
+        if (
+            attempt is None
+            or self._own.get((who, key)) is attempt
+            or 0 < attempt.committed < self._born[who]
+            or self._broken(attempt, who)
+        ):
+            attempt = self._open(key)
+        self._own[who, key] = attempt
+        return attempt
+
+    def _commit(self, who: Process, key: tuple[int, int]) -> Attempt:
+        """Of the attempt that the process began; where it reports no begins, of the latest."""
+        if own := self._own.get((who, key)):
+            return own
+        attempt = self._latest.get(key)
+        if attempt is None or who in attempt.processes or self._broken(attempt, who):
+            attempt = self._open(key)
+        return attempt
+
+    def _broken(self, attempt: Attempt, who: Process) -> bool:
+        """Whether the attempt had lost one of its processes when this one first spoke."""
+        if not self._ended:
+            return False
+        born = self._born[who]
+        return any(self._ended.get(other, born) < born for other in attempt.processes)
+
+    def _open(self, key: tuple[int, int]) -> Attempt:
+        attempt = Attempt(*key)
+        attempt.first = self._count
+        self.attempts.append(attempt)
+        self._latest[key] = attempt
+        return attempt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from chaosspot.oracles.episodes import Episode, episodes
+from chaosspot.oracles.episodes import Episode
 from chaosspot.oracles.evidence import Evidence
 from chaosspot.verdict import Finding, Outcome
 
@@ -21,7 +21,7 @@ def check(evidence: Evidence) -> Iterator[Finding]:
             message="no commit was ever reported: is progress read the way the trainer reports it?",
         )
         return
-    losses = episodes(evidence)
+    losses = evidence.episodes
     if not losses:
         steps = len({c.step for c in evidence.commits})
         yield Finding(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from chaosspot.oracles.episodes import Episode, episodes
+from chaosspot.oracles.episodes import Episode
 from chaosspot.oracles.evidence import Evidence
 from chaosspot.verdict import Finding, Outcome
 
@@ -21,7 +21,7 @@ def check(evidence: Evidence) -> Iterator[Finding]:
     """Fail when recovery or catch-up took longer than allowed; without a bound, nothing."""
     expect, promises = evidence.schedule.expect, evidence.promises
     catch_up = expect.catch_up_s if expect.catch_up_s is not None else promises.catch_up_s
-    for loss in episodes(evidence):
+    for loss in evidence.episodes:
         if (bound := bound_s(evidence)) is not None:
             yield _finding(loss, evidence, "recovery", loss.recovery_s, bound)
         if catch_up is not None:

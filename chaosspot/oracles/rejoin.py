@@ -15,28 +15,48 @@ NAME = "rejoin"
 
 def check(evidence: Evidence) -> Iterator[Finding]:
     """Only for trainers that promise it: fail when such a node did not commit within the time the
-    description allows a start, or ended with an error; unknown when the run ended before."""
+    description allows a start, or ended with an error; unknown when the run ended before.
+    Nothing for one that another fault took in that time."""
     if not evidence.promises.rejoins:
         return
     for since, why in returns(evidence):
-        yield _finding(evidence, since, why)
+        if not _taken_again(evidence, since):
+            yield _finding(evidence, since, why)
 
 
 def returns(evidence: Evidence) -> Iterator[tuple[h.Record, str]]:
     """The moments from which a node is to take part, and what brought it."""
     first = evidence.schedule.cluster.nodes()
     for up in evidence.of(h.NodeUp):
-        if up.role == "worker" and up.node not in {node.name for node in first}:
+        new = up.replaces is not None or up.node not in {node.name for node in first}
+        if up.role == "worker" and new:
             yield up, f"in place of {up.replaces}" if up.replaces else "as one more"
     for view in evidence.faults:
         if view.impairs and view.healed is not None:
-            for node in view.hit:
+            for node in sorted(view.hit.keys() & evidence.live_workers(view.healed.t)):
                 yield replace(view.healed, node=node), f"after the {view.spec.kind}"
 
 
 def came_back(evidence: Evidence, since: h.Record) -> h.Commit | None:
     """The node's first commit after that moment."""
     return next((c for c in evidence.commits if c.node == since.node and c.t > since.t), None)
+
+
+def _taken_again(evidence: Evidence, since: h.Record) -> bool:
+    """Whether a fault took the node back before it had to take part: that says nothing of it."""
+    taken_t = next(
+        (
+            effect.t
+            for view in evidence.faults
+            for effect in (view.seen("gone").get(since.node),)
+            if effect is not None and effect.t > since.t
+        ),
+        None,
+    )
+    if taken_t is None or taken_t - since.t > evidence.trainer.timeouts.start_s:
+        return False
+    commit = came_back(evidence, since)
+    return commit is None or commit.t > taken_t
 
 
 def _finding(evidence: Evidence, since: h.Record, why: str) -> Finding:

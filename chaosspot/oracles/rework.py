@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from chaosspot.oracles.episodes import episodes
 from chaosspot.oracles.evidence import Evidence, FaultView
-from chaosspot.oracles.lineage import Attempt, Lineage
+from chaosspot.oracles.lineage import Attempt
 from chaosspot.verdict import Finding, Outcome
 
 NAME = "rework"
@@ -27,7 +26,7 @@ def check(evidence: Evidence) -> Iterator[Finding]:
             )
         return
     owed = attributed(evidence)
-    for loss in episodes(evidence):
+    for loss in evidence.episodes:
         mine = [attempt for index in loss.faults for attempt in owed.pop(index, [])]
         lost = sum(len(evidence.faults[index].nodes) for index in loss.faults)
         bound = _bound(evidence, loss.survivors, lost)
@@ -41,7 +40,7 @@ def check(evidence: Evidence) -> Iterator[Finding]:
 def attributed(evidence: Evidence) -> dict[int | None, list[Attempt]]:
     """Abandoned attempts by the fault they are owed to: the last one that had taken effect when
     the step was tried again; None where there was none."""
-    lineage = Lineage(evidence.history)
+    lineage = evidence.lineage
     owed: dict[int | None, list[Attempt]] = {}
     for attempt in lineage.abandoned:
         redo_t = lineage.redo_t(attempt)

@@ -3,25 +3,13 @@
 from typing import Any
 
 import pytest
-from histories import KILL, NOTICE, Story, loss, undisturbed
+from histories import KILL, NOTICE, Story, ended, loss, outcome, undisturbed
 
 from chaosspot import history as h
 from chaosspot.oracles import ORACLES, Evidence, judge
 from chaosspot.oracles.episodes import episodes
-from chaosspot.schedule import Expectation
+from chaosspot.schedule import Expectation, Pause, Trigger
 from chaosspot.verdict import Outcome
-
-
-def outcome(oracle: str, evidence: Evidence) -> Outcome | None:
-    """The worst of one oracle's findings; None when it has nothing to say."""
-    findings = list(ORACLES[oracle](evidence))
-    return max((f.outcome for f in findings), key=lambda o: o.weight, default=None)
-
-
-def ended(story: Story, t: float = 100.0, reason: str = "decided") -> Story:
-    story.stop(t, reason)
-    return story
-
 
 # progress
 
@@ -144,6 +132,21 @@ def test_recovery_starts_when_the_capacity_is_there_again() -> None:
     episode = episodes(ended(cold_start(up_t=50.0)).evidence(KILL))[0]
     assert episode.recovery_s == pytest.approx(2.0)
     assert episode.catch_up_s == pytest.approx(4.0)
+
+
+def test_capacity_is_what_lives_and_is_not_paused() -> None:
+    """One of two is paused at 5.1 and goes on at 9.0; two are needed."""
+    story = undisturbed(5)
+    story.tell(h.FaultInjected, 5.1, fault=0, kind="pause", nodes=("node-1",))
+    story.tell(h.FaultEffect, 5.1, "node-1", fault=0, what="paused")
+    story.tell(h.FaultHealed, 9.0, fault=0)
+    story.step(10.0, 6, "node-0", "node-1", generation=2)
+    evidence = ended(story).evidence(Pause(on=Trigger(at_s=1.0)), min_nodes=2)
+    able = [sorted(evidence.able_workers(t)) for t in (5.0, 5.1, 8.9, 9.0)]
+    assert able == [["node-0", "node-1"], ["node-0"], ["node-0"], ["node-0", "node-1"]]
+    (episode,) = episodes(evidence)
+    assert (episode.survivors, episode.start_t) == (1, 9.0)
+    assert episode.recovery_s == pytest.approx(1.0)
 
 
 def test_catch_up_is_judged_only_when_promised() -> None:
@@ -275,6 +278,12 @@ def test_a_wrong_multiplicity_outside_the_lineage_does_not_count() -> None:
     assert outcome("ledger", ended(story).evidence(samples="exactly-once")) is Outcome.PASS
 
 
+def test_a_step_whose_commit_nobody_reported_is_not_known_to_be_whole() -> None:
+    story = undisturbed(3)
+    story.step(5.0, 5, "node-0", generation=2)
+    assert outcome("ledger", ended(story).evidence(samples="exactly-once")) is Outcome.UNKNOWN
+
+
 # equality
 
 
@@ -366,6 +375,15 @@ def test_a_notice_is_not_judged_unless_draining_is_promised() -> None:
     assert outcome("notice", ended(story).evidence(NOTICE)) is None
 
 
+def test_who_stays_after_a_notice_was_withdrawn_has_broken_nothing() -> None:
+    for withdrawn, expected in ((True, None), (False, Outcome.FAIL)):
+        story = undisturbed(5)
+        story.notice(5.2, "node-1", lead_s=30.0, gone_t=50.0, by_itself=False)
+        if withdrawn:
+            story.tell(h.FaultEffect, 10.0, "node-1", fault=0, what="withdrawn")
+        assert outcome("notice", ended(story).evidence(NOTICE, drains_on_notice=True)) is expected
+
+
 # effect
 
 
@@ -375,6 +393,15 @@ def test_a_fault_that_bit_passes() -> None:
 
 def test_a_fault_that_never_acted_is_unknown() -> None:
     assert outcome("effect", ended(undisturbed()).evidence(KILL)) is Outcome.UNKNOWN
+
+
+def test_why_a_fault_did_not_act_is_said() -> None:
+    (finding,) = ORACLES["effect"](ended(undisturbed()).evidence(KILL))
+    assert finding.message == "kill did not act: the run ended before its trigger"
+    story = undisturbed()
+    story.tell(h.FaultMissed, 5.0, fault=0, reason="no live node matches its target")
+    (finding,) = ORACLES["effect"](ended(story).evidence(KILL))
+    assert finding.message == "kill did not act: no live node matches its target"
 
 
 def test_a_fault_that_missed_one_of_its_nodes_is_unknown() -> None:
@@ -400,6 +427,14 @@ def test_a_history_without_an_end_is_unknown() -> None:
     assert outcome("ending", evidence) is Outcome.UNKNOWN
 
 
+def test_a_fault_that_was_not_healed_is_unknown() -> None:
+    story = undisturbed()
+    story.tell(h.FaultInjected, 5.1, fault=0, kind="kill", nodes=("node-1",))
+    assert outcome("leaks", ended(story).evidence(KILL)) is Outcome.UNKNOWN
+    story.tell(h.FaultHealed, 5.2, fault=0)
+    assert outcome("leaks", story.evidence(KILL)) is Outcome.PASS
+
+
 @pytest.mark.parametrize(
     ("reason", "expected"),
     [
@@ -419,6 +454,8 @@ def test_a_report_that_is_no_event_is_unknown() -> None:
     story = ended(undisturbed())
     story.tell(h.Malformed, 1.0, "node-0", line="{", reason="truncated")
     assert outcome("reports", story.evidence()) is Outcome.UNKNOWN
+    (finding,) = ORACLES["reports"](story.evidence())
+    assert finding.message == "node-0: truncated: '{' (1 such lines)"
 
 
 # all together
@@ -440,6 +477,18 @@ def test_a_good_run_passes_in_all_respects() -> None:
     assert measured["rework_steps"] == 1
     assert measured["recovery_s"] == pytest.approx(1.0)
     assert 0 < measured["goodput"] < 1
+
+
+def test_the_figures_are_the_worst_of_all_losses() -> None:
+    story = loss(steps=8)
+    story.restored(8.5, 8, "node-2", "peer")
+    story.kill(9.1, "node-1", fault=1)
+    story.step(12.0, 9, "node-0", generation=3)
+    story.restored(13.0, 9, "node-3", "store")
+    story.restored(13.1, 9, "node-4", "store")
+    _, _, measured = judge(ended(story).evidence(KILL, KILL))
+    assert measured["recovery_s"] == measured["catch_up_s"] == pytest.approx(2.9)
+    assert measured["restored"] == {"peer": 1, "local": 0, "store": 2}
 
 
 def test_an_oracle_that_crashes_gives_unknown() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from chaosspot import history as h
-from chaosspot.oracles import Evidence
+from chaosspot.oracles import ORACLES, Evidence
 from chaosspot.schedule import ClusterSpec, Expectation, Group, Kill, Notice, Schedule, Trigger
 from chaosspot.trainers import Promises, Trainer
+from chaosspot.verdict import Outcome
 
 HERE = "this-boot"
 
@@ -26,8 +27,8 @@ class Story:
             wall=1_700_000_000.0 + t,
             boot=fields.pop("boot", HERE),
             node=node,
-            rank=0,
-            incarnation=0,
+            rank=fields.pop("rank", 0),
+            incarnation=fields.pop("incarnation", 0),
             pid=fields.pop("pid", 1),
             **fields,
         )
@@ -52,9 +53,12 @@ class Story:
     ) -> None:
         self.tell(h.NodeGone, t, node, by_itself=by_itself, code=code)
 
-    def begin(self, t: float, step: int, *nodes: str, generation: int = 1) -> None:
+    def begin(
+        self, t: float, step: int, *nodes: str, generation: int | None = 1, **fields: Any
+    ) -> None:
+        given = {"step": step, "generation": generation, "world": len(nodes)} | fields
         for node in nodes:
-            self.tell(h.Begin, t, node, step=step, generation=generation, world=len(nodes))
+            self.tell(h.Begin, t, node, **given)
 
     def commit(
         self,
@@ -65,6 +69,7 @@ class Story:
         digest: str | None = "",
         parent: str | None = "",
         samples: tuple[int, ...] | None = (1, 1),
+        **fields: Any,
     ) -> None:
         """``digest`` and ``parent`` are the true ones (``s<step>``) unless given."""
         for node in nodes:
@@ -74,10 +79,10 @@ class Story:
                 node,
                 step=step,
                 generation=generation,
-                world=len(nodes),
                 digest=f"s{step}" if digest == "" else digest,
                 parent=f"s{step - 1}" if parent == "" else parent,
                 samples=samples,
+                **({"world": len(nodes)} | fields),
             )
 
     def step(self, t: float, step: int, *nodes: str, generation: int = 1, **fields: Any) -> None:
@@ -117,6 +122,14 @@ class Story:
         self.tell(h.FaultEffect, gone_t, node, fault=fault, what="gone")
         self.tell(h.FaultHealed, gone_t, fault=fault)
 
+    def saved(self, t: float, step: int, node: str, stage: str = "durable", **fields: Any) -> None:
+        self.tell(h.Snapshot, t, node, step=step, stage=stage, **fields)
+
+    def restored(
+        self, t: float, step: int, node: str, source: str = "store", **fields: Any
+    ) -> None:
+        self.tell(h.Restore, t, node, step=step, source=source, **fields)
+
     def stop(self, t: float, reason: str = "decided") -> None:
         self.tell(h.RunStop, t, reason=reason)
 
@@ -127,6 +140,7 @@ class Story:
         twins_agree: bool = True,
         expect: Expectation | None = None,
         min_nodes: int = 1,
+        ranks_per_node: int = 1,
         patterns: Any = None,
         **promises: Any,
     ) -> Evidence:
@@ -139,10 +153,27 @@ class Story:
                 expect=expect or Expectation(),
                 cluster=ClusterSpec(group=(Group(count=2),)),
             ),
-            trainer=Trainer(command=("true",), min_nodes=min_nodes, promises=Promises(**promises)),
+            trainer=Trainer(
+                command=("true",),
+                min_nodes=min_nodes,
+                ranks_per_node=ranks_per_node,
+                patterns=patterns,
+                promises=Promises(**promises),
+            ),
             twin=h.ordered(twin.records) if twin else None,
             twins_agree=twins_agree,
         )
+
+
+def ended(story: Story, t: float = 100.0, reason: str = "decided") -> Story:
+    story.stop(t, reason)
+    return story
+
+
+def outcome(oracle: str, evidence: Evidence) -> Outcome | None:
+    """The worst of one oracle's findings; None when it has nothing to say."""
+    findings = list(ORACLES[oracle](evidence))
+    return max((f.outcome for f in findings), key=lambda o: o.weight, default=None)
 
 
 KILL = Kill(on=Trigger(at_s=1.0))
