@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: attack test lint types bench soak gpu clean
+.PHONY: attack test lint types bench calibrate soak gpu clean
 
 attack: $(READY) ## attack the reference trainer: 4 workers in 2 zones, 3 schedules, and the twin
 	$(BIN)/chaosspot attack spot-notice sudden-kill zone-loss --nodes 4
@@ -23,6 +23,9 @@ types: $(READY)
 
 bench: $(READY) ## harness overhead and digest cost, in interleaved pairs
 	$(BIN)/python suites/bench/overhead.py
+
+calibrate: $(READY) ## sensitivity and false alarms of the oracles: 10 attacks on each sick trainer
+	$(BIN)/python suites/bench/calibrate.py
 
 soak: $(READY) ## what CI has no time for: sudden-kill 20 times, spot-notice 10 times
 	$(BIN)/chaosspot attack sudden-kill --repeat 20 --seed 1

@@ -187,7 +187,7 @@ class Resolved(Value, frozen=True, kw_only=True):
 class Fault(Value, frozen=True, kw_only=True, tag_field="kind"):
     """One thing that goes wrong. Without a target: the node that pulled the trigger, else one.
 
-    ``replace_after_s``: a new node (new name, empty flash) comes that long after each is gone.
+    ``replace_after_s``: a new node (new name, empty flash) comes so long after each is gone.
     The node is there (and billed) at once; its trainer starts ``start_delay_s`` later, as on a
     machine that has to fetch its image first. ``resolved`` is written by a run; a replay takes the
     nodes and the delay from it.
@@ -202,7 +202,11 @@ class Fault(Value, frozen=True, kw_only=True, tag_field="kind"):
 
 
 class Kill(Fault, frozen=True, kw_only=True, tag="kill"):
-    """SIGKILL to the whole process tree; the node's flash goes with it unless kept."""
+    """SIGKILL to the whole process tree; the node's flash goes with it.
+
+    ``keep_flash``: the machine only reboots. It keeps its flash, and what comes after
+    ``replace_after_s`` is the same node again.
+    """
 
     kind = "kill"
     keep_flash: bool = False

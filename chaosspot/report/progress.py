@@ -53,7 +53,9 @@ class Progress:
             case h.NodeUp():
                 if record.role == "worker":
                     self._live.add(record.node)
+                again = record.replaces == record.node
                 instead = f" in place of {record.replaces}" if record.replaces else ""
+                instead = " again" if again else instead
                 place = f"{record.role}, zone {record.zone}, {record.pool}"
                 self._say(f"{record.node} up{instead} ({place})")
             case h.NodeGone():

@@ -17,6 +17,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 MINIMAL = ROOT / "fixtures" / "trainers" / "minimal.py"
+SOLO = MINIMAL.with_name("solo.py")
 Event = dict[str, Any]
 T = TypeVar("T")
 
@@ -143,9 +144,19 @@ def start_run(tmp_path: Path) -> Iterator[Callable[..., Run]]:
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
     """Digests by step of a single worker that nothing happens to."""
-    run = Run(tmp_path_factory.mktemp("undisturbed"), world=1, step_s=0.0)
+    return digests(tmp_path_factory.mktemp("undisturbed"), MINIMAL, steps=500)
+
+
+@pytest.fixture(scope="session")
+def undisturbed_solo(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
+    """The same of the trainer that has no coordinator."""
+    return digests(tmp_path_factory.mktemp("undisturbed-solo"), SOLO, steps=200)
+
+
+def digests(directory: Path, script: Path, *, steps: int) -> dict[int, str]:
+    run = Run(directory, world=1, step_s=0.0)
     try:
-        run.start("alone", steps=500)
+        run.start("alone", script=script, steps=steps)
         assert run.end("alone") == (0, "")
         return {event["step"]: event["digest"] for event in run.events("commit")}
     finally:

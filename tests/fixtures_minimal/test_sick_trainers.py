@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
+
+from chaosspot import content, trainers
 
 if TYPE_CHECKING:
     from conftest import Run
@@ -21,13 +24,30 @@ def wrong_steps(run: Run, undisturbed: Digests) -> list[int]:
     return [e["step"] for e in run.events("commit") if e["digest"] != undisturbed[e["step"]]]
 
 
-@pytest.mark.parametrize("name", ["deaf", "amnesiac", "forgetful", "hanging"])
-def test_undisturbed_they_are_exact(start_run: StartRun, undisturbed: Digests, name: str) -> None:
-    run = start_run(world=2)
-    run.start("node-0", "node-1", script=SICK / f"{name}.py", steps=20)
-    assert [run.end(node) for node in ("node-0", "node-1")] == [(0, "")] * 2
-    assert wrong_steps(run, undisturbed) == []
-    assert run.step_of("node-0") == run.step_of("node-1") == 20
+@pytest.mark.parametrize("name", content.names("suites/sick"))
+def test_undisturbed_they_are_exact(
+    start_run: StartRun, undisturbed: Digests, undisturbed_solo: Digests, name: str
+) -> None:
+    sick = trainers.load(name).sick
+    assert sick is not None
+    alone = sick.healthy == "solo"
+    nodes = ("node-0",) if alone else ("node-0", "node-1")
+    run = start_run(world=len(nodes))
+    run.start(*nodes, script=SICK / f"{name.replace('-', '_')}.py", steps=20)
+    assert [run.end(node) for node in nodes] == [(0, "")] * len(nodes)
+    assert wrong_steps(run, undisturbed_solo if alone else undisturbed) == []
+    assert {run.step_of(node) for node in nodes} == {20}
+
+
+@pytest.mark.parametrize("name", content.names("suites/sick"))
+def test_a_description_differs_from_the_healthy_ones_by_what_it_promises_alone(name: str) -> None:
+    described = trainers.load(name)
+    assert described.sick is not None
+    healthy = trainers.load(described.sick.healthy)
+    assert described.coordinator == healthy.coordinator
+    assert described.python_path == healthy.python_path
+    less = {"rejoins": False, "recovery_s": described.promises.recovery_s}
+    assert described.promises == replace(healthy.promises, **less)
 
 
 def test_deaf_works_on(start_run: StartRun) -> None:

@@ -1,0 +1,30 @@
+"""What a sick trainer fails by, the healthy one that it derives from passes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chaosspot import attack, content, trainers
+from chaosspot.verdict import Outcome
+
+
+def pairs() -> list[tuple[str, str]]:
+    sick = [trainers.load(name).sick for name in content.names("suites/sick")]
+    return sorted({(about.healthy, about.schedule) for about in sick if about is not None})
+
+
+@pytest.mark.parametrize(("trainer", "schedule"), pairs())
+def test_the_healthy_trainer_passes_the_schedule(
+    tmp_path: Path, trainer: str, schedule: str
+) -> None:
+    verdict = attack(schedule, trainer=trainer, seed=1, runs=tmp_path)
+    assert verdict.outcome is Outcome.PASS, verdict.findings
+
+
+def test_a_plain_script_is_read_by_what_it_prints(tmp_path: Path) -> None:
+    verdict = attack("suites/schedules/lone-kill", trainer="plain-torch", seed=1, runs=tmp_path)
+    assert verdict.outcome is Outcome.PASS, verdict.findings
+    assert verdict.measured["restored"]["store"] == 1
+    assert verdict.measured["steps"] > 22
