@@ -62,13 +62,14 @@ def guarded(command: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        from chaosspot.conductor.rundir import RunError
-        from chaosspot.conductor.stage import StartError
+        from chaosspot.conductor import RunError, StartError, UnsupportedError
 
         try:
             return command(*args, **kwargs)
         except (content.ContentError, FileError, RunError, StartError, ValueError) as error:
             _stop(str(error), 2)
+        except UnsupportedError as error:
+            _stop(str(error), 4)
         except OSError as error:
             where = f" {error.filename!r}" if error.filename else ""
             _stop(f"{error.strerror or error}{where}", 3)

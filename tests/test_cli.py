@@ -175,6 +175,23 @@ def test_an_internal_error_exits_5(tmp_path: Path) -> None:
     assert "by hand" in done.stderr
 
 
+def test_a_fault_that_this_machine_cannot_make_exits_4_before_anything_runs(
+    tmp_path: Path,
+) -> None:
+    code = (
+        "import sys, chaosspot.cli as cli, chaosspot.undo.mounts as mounts\n"
+        "mounts.may_mount = lambda: False\n"
+        "sys.argv = ['chaosspot', 'attack', 'disk-full', '--trainer', 'minimal']\n"
+        "cli.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 4, done.stderr
+    assert "disk-full: flash_bytes = " in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_exit_codes_are_documented(cli: Callable) -> None:
     done = cli("--help")
     assert done.returncode == 0

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from chaosspot import history as h
 from chaosspot import schedule as schedules
 from chaosspot import toml, trainers
+from chaosspot.cluster.processes import unsupported
 from chaosspot.conductor import rundir, twins
 from chaosspot.conductor.feed import Feed
 from chaosspot.conductor.rundir import RunError, evidence_of
@@ -31,12 +32,17 @@ __all__ = [
     "Observer",
     "RunError",
     "StartError",
+    "UnsupportedError",
     "attack",
     "attack_async",
     "judge_run",
 ]
 
 BACKENDS = ("processes",)
+
+
+class UnsupportedError(RuntimeError):
+    """This machine cannot make one of the faults; nothing was started."""
 
 
 class Observer(Protocol):
@@ -91,6 +97,7 @@ def attack(
         ContentError, FileError: the schedule or trainer cannot be read or makes no sense.
         RunError: the run directory cannot be made.
         StartError: the trainer's command cannot be started.
+        UnsupportedError: this machine cannot make one of the faults.
     """
     return anyio.run(
         lambda: attack_async(
@@ -132,6 +139,8 @@ async def attack_async(
     if not schedule.fault and steps is None:
         raise ValueError(f"{name} has no fault: say at which step to stop (steps)")
     plan = _settled(schedule, nodes=nodes, seed=seed)
+    if (lacking := unsupported(plan)) is not None:
+        raise UnsupportedError(f"{name}: {lacking}")
     for dead in heal_dead_runs():
         watcher.healed(dead)
     run = rundir.create(Path(runs), name, plan.seed or 0)
