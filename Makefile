@@ -27,6 +27,9 @@ bench: $(READY) ## harness overhead and digest cost, in interleaved pairs
 calibrate: $(READY) ## sensitivity and false alarms of the oracles: 10 attacks on each sick trainer
 	$(BIN)/python suites/bench/calibrate.py
 
+gpu: $(READY) ## the tests that need a CUDA device
+	$(BIN)/python -m pytest -m gpu
+
 soak: $(READY) ## what CI has no time for: sudden-kill 20 times, spot-notice 10 times
 	$(BIN)/chaosspot attack sudden-kill --repeat 20 --seed 1
 	$(BIN)/chaosspot attack spot-notice --repeat 10 --seed 1

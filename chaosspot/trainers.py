@@ -110,7 +110,11 @@ class Sick(Value, frozen=True, kw_only=True):
 
 
 class Limit(Value, frozen=True, kw_only=True):
-    """A schedule of the catalogue that a trainer is known not to survive, and by what it fails."""
+    """A schedule of the catalogue that a trainer is known not to pass, and the finding why.
+
+    One that cannot be made to it at all, such as the loss of a child it does not have, is limited
+    by ``effect``.
+    """
 
     schedule: str
     finding: str

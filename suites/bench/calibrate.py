@@ -7,7 +7,7 @@ shown how often it failed where it had to (sensitivity), how often it failed a h
 the finding it names is the primary one; one on a healthy trainer if it passed. Exits with 1 if any
 was not right, and keeps the run directories of those.
 
-    python suites/bench/calibrate.py [--runs 10] [--jobs 2] [--only NAME ...]
+    python suites/bench/calibrate.py [--repeat 10] [--jobs 2] [--only NAME ...]
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=10, help="attacks on each trainer")
+    parser.add_argument("--repeat", type=int, default=10, help="attacks on each trainer")
     parser.add_argument("--jobs", type=int, default=2, help="attacks at a time")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these sick trainers alone")
     options = parser.parse_args()
@@ -80,7 +80,7 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="chaosspot-calibrate-"))
     start_t, load = time.monotonic(), os.getloadavg()
     runs = []
-    for run in attacks(listed, runs=options.runs, jobs=options.jobs, folder=folder):
+    for run in attacks(listed, runs=options.repeat, jobs=options.jobs, folder=folder):
         runs.append(run)
         if not run.right:
             show(f"{run.case.trainer}, seed {run.seed}: {why_wrong(run)}")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from chaosspot import attack, content, trainers
+from chaosspot.schedule import ClusterSpec, Group, Kill, Schedule, Trigger
 from chaosspot.verdict import Outcome
 
 
@@ -24,7 +25,9 @@ def test_the_healthy_trainer_passes_the_schedule(
 
 
 def test_a_plain_script_is_read_by_what_it_prints(tmp_path: Path) -> None:
-    verdict = attack("suites/schedules/lone-kill", trainer="plain-torch", seed=1, runs=tmp_path)
+    kill = Kill(on=Trigger(at_step=22), replace_after_s=0.3)
+    plan = Schedule(cluster=ClusterSpec(group=(Group(count=1),)), fault=(kill,))
+    verdict = attack(plan, trainer="plain-torch", seed=1, runs=tmp_path)
     assert verdict.outcome is Outcome.PASS, verdict.findings
     assert verdict.measured["restored"]["store"] == 1
     assert verdict.measured["steps"] > 22
