@@ -5,13 +5,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: attack test lint types bench calibrate soak gpu clean
+.PHONY: attack test wheel lint types bench calibrate soak gpu clean
 
 attack: $(READY) ## attack the reference trainer: 4 workers in 2 zones, 3 schedules, and the twin
 	$(BIN)/chaosspot attack spot-notice sudden-kill zone-loss --nodes 4
 
-test: $(READY) ## all tests but the long soaks
-	$(BIN)/python -m pytest -n 3 --dist worksteal
+test: $(READY) ## all tests but those of the wheel and the long soaks
+	$(BIN)/python -m pytest -n 4 --dist worksteal -m 'not wheel'
+
+wheel: $(READY) ## the wheel, built and used in an empty environment
+	$(BIN)/python -m pytest -m wheel
 
 lint: $(READY)
 	$(BIN)/ruff check .

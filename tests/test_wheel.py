@@ -13,6 +13,9 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
+pytestmark = pytest.mark.wheel
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("dist")

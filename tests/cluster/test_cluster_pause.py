@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import time
@@ -62,7 +63,11 @@ def counts(folder: Path) -> dict[str, int]:
 
 
 def states(family: Any) -> list[str]:
-    return sorted(process.status() for process in family.alive())
+    found = []
+    for process in family.alive():
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ended meanwhile
+            found.append(process.status())
+    return sorted(found)
 
 
 async def all_counting(folder: Path, processes: int) -> None:
