@@ -6,13 +6,17 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+import anyio
 import psutil
 import pytest
 
 from chaosspot.cluster import Launch
+from chaosspot.cluster.processes import ProcessCluster
 from chaosspot.schedule import Node
 from chaosspot.undo import Lease
 
@@ -81,6 +85,22 @@ def lease(run_directory: Path) -> Iterator[Lease]:
     left = lease.close()
     assert left == []
     assert not lease.directory.exists()
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def cluster_in(run_directory: Path, lease: Lease) -> Any:
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[ProcessCluster]:
+        with anyio.fail_after(60):
+            async with ProcessCluster(run=run_directory, lease=lease) as cluster:
+                yield cluster
+
+    return opened
 
 
 @pytest.fixture

@@ -5,41 +5,23 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from msgspec.structs import replace
 
 from chaosspot.cluster import Launch
-from chaosspot.cluster.processes import ProcessCluster, unsupported
+from chaosspot.cluster.processes import unsupported
 from chaosspot.schedule import ClusterSpec, Group, Node, Schedule
-from chaosspot.undo import Lease, mounts
+from chaosspot.undo import mounts
 
 pytestmark = pytest.mark.anyio
 MakeNode = Callable[[str], Node]
 MIB = 1 << 20
 
 needs_mounts = pytest.mark.skipif(not mounts.may_mount(), reason="may not mount")
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
-def cluster_in(run_directory: Path, lease: Lease) -> Any:
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[ProcessCluster]:
-        with anyio.fail_after(60):
-            async with ProcessCluster(run=run_directory, lease=lease) as cluster:
-                yield cluster
-
-    return opened
 
 
 @pytest.fixture

@@ -6,39 +6,22 @@ import contextlib
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import anyio
 import psutil
 import pytest
+from waiting import until
 
 from chaosspot.cluster import Launch
-from chaosspot.cluster.processes import ProcessCluster
 from chaosspot.schedule import Node
 from chaosspot.undo import Lease, pausing
 
 pytestmark = pytest.mark.anyio
 MakeNode = Callable[[str], Node]
 STEPPER = Path(__file__).with_name("stepper.py")
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
-def cluster_in(run_directory: Path, lease: Lease) -> Any:
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[ProcessCluster]:
-        with anyio.fail_after(60):
-            async with ProcessCluster(run=run_directory, lease=lease) as cluster:
-                yield cluster
-
-    return opened
 
 
 @pytest.fixture
@@ -50,12 +33,6 @@ def counting(tmp_path: Path, family: Any) -> Callable[..., Launch]:
         return Launch(argv=argv, environments=({},) * ranks, log=family.log(name))
 
     return launch
-
-
-async def until(condition: Callable[[], object], within_s: float = 15.0) -> None:
-    with anyio.fail_after(within_s):
-        while not condition():  # noqa: ASYNC110 - /proc has no events
-            await anyio.sleep(0.005)
 
 
 def counts(folder: Path) -> dict[str, int]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import anyio
 import anyio.lowlevel
 import psutil
 import pytest
+from waiting import until
 
 from chaosspot.cluster import Launch
 from chaosspot.cluster.processes import ProcessCluster
@@ -22,30 +22,6 @@ from chaosspot.undo import Lease
 
 pytestmark = pytest.mark.anyio
 MakeNode = Callable[[str], Node]
-
-
-@pytest.fixture(params=["asyncio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def cluster_in(run_directory: Path, lease: Lease) -> Any:
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[ProcessCluster]:
-        with anyio.fail_after(60):
-            async with ProcessCluster(run=run_directory, lease=lease) as cluster:
-                yield cluster
-
-    return opened
-
-
-async def until(condition: Callable[[], object], within_s: float = 15.0) -> float:
-    began = time.monotonic()
-    with anyio.fail_after(within_s):
-        while not condition():  # noqa: ASYNC110 - /proc has no events
-            await anyio.sleep(0.005)
-    return time.monotonic() - began
 
 
 def said_ready(family: Any, name: str, times: int = 1) -> Callable[[], bool]:

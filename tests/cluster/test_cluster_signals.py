@@ -4,43 +4,17 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-import anyio
 import psutil
 import pytest
+from waiting import until
 
-from chaosspot.cluster.processes import ProcessCluster
 from chaosspot.schedule import Node
-from chaosspot.undo import Lease
 
 pytestmark = pytest.mark.anyio
 MakeNode = Callable[[str], Node]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
-def cluster_in(run_directory: Path, lease: Lease) -> Any:
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[ProcessCluster]:
-        with anyio.fail_after(60):
-            async with ProcessCluster(run=run_directory, lease=lease) as cluster:
-                yield cluster
-
-    return opened
-
-
-async def until(condition: Callable[[], object], within_s: float = 15.0) -> None:
-    with anyio.fail_after(within_s):
-        while not condition():  # noqa: ASYNC110 - /proc has no events
-            await anyio.sleep(0.005)
 
 
 def is_ready(family: Any, name: str, times: int) -> Callable[[], bool]:
