@@ -1,8 +1,16 @@
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
+
+
+def pytest_configure() -> None:
+    """A shell's background job ignores SIGINT, and its children inherit that: the tests of Ctrl-C
+    would test nothing."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
