@@ -302,6 +302,7 @@ def init(
     if try_s <= 0:
         _stop(f"--try-s {try_s}: more than 0", 2)
     targets = folder / "chaosspot-trainer.toml", folder / "test_preemption.py"
+    folder.mkdir(parents=True, exist_ok=True)
     for target in targets:
         if target.exists():
             _stop(f"{str(target)!r} exists already; nothing was written", 2)
@@ -318,7 +319,7 @@ def init(
         mark = "[green]read[/]" if found else "[yellow]not read[/]"
         out.print(f"{mark}  {what}  {escape(found)}", highlight=False, soft_wrap=True)
     if not known.checkpoints:
-        out.print("  nothing was written to $CHAOSSPOT_STORE, which is what outlives a node")
+        out.print("  no checkpoint was found in $CHAOSSPOT_STORE, which is what outlives a node")
     out.print(f"wrote {targets[0]} and {targets[1]}", soft_wrap=True)
     if known.ended == "exited":
         last = "\n".join(known.log.splitlines()[-10:])

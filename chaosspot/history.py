@@ -20,7 +20,18 @@ from typing import Any, ClassVar, Literal, Self
 
 import msgspec
 
-__all__ = ["EVENTS", "Effect", "Record", "Writer", "decode", "encode", "ordered", "parse", "read"]
+__all__ = [
+    "EVENTS",
+    "HARNESS",
+    "Effect",
+    "Record",
+    "Writer",
+    "decode",
+    "encode",
+    "ordered",
+    "parse",
+    "read",
+]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -317,7 +328,7 @@ def parse(data: bytes, *, origin: str = "history") -> tuple[Record, ...]:
     for number, line in enumerate(complete, 1):
         try:
             records.append(decode(msgspec.json.decode(line)))
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise ValueError(f"{origin}:{number}: {error}") from error
     return ordered(records)
 
@@ -329,8 +340,8 @@ def ordered(records: Iterable[Record]) -> tuple[Record, ...]:
     machines go by the time they were seen, which keeps each process's own order.
     """
     listed = sorted(records, key=lambda record: record.seq)
-    here = next((record.boot for record in listed if record.event in _HARNESS), None)
+    here = next((record.boot for record in listed if record.event in HARNESS), None)
     return tuple(sorted(listed, key=lambda r: (r.t if r.boot == here else r.t_seen, r.seq)))
 
 
-_HARNESS = frozenset(name for name in EVENTS if "." in name)
+HARNESS = frozenset(name for name in EVENTS if "." in name)

@@ -134,7 +134,7 @@ def description(command: Sequence[str], known: Acquaintance) -> str:
         "# Only what is promised is judged; the rest is measured and shown.",
         "[promises]",
         "recovery_s = 60.0",
-        "# snapshot_every_steps = 50     # at most so many steps are repeated after a loss",
+        "# snapshot_every_steps = 50     # bounds rework; needs generations in begin and commit",
         "# drains_on_notice = true       # leaves before a notice's deadline, without rework",
         "# rejoins = true                # a replacement takes part again",
         '# exact = "any-world"           # needs digests: probe.emit("commit", digest=...)',
@@ -144,7 +144,7 @@ def description(command: Sequence[str], known: Acquaintance) -> str:
 
 def first_test(description_path: str) -> str:
     """A pytest file that attacks the described trainer."""
-    return f'''"""Does the trainer survive losing a node?  Run with: pytest {{this file}}"""
+    return f'''"""Does the trainer survive losing a node?"""
 
 import pytest
 

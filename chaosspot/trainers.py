@@ -67,6 +67,9 @@ class Coordinator(Value, frozen=True, kw_only=True):
     command: Annotated[tuple[str, ...], Meta(min_length=1)]
 
 
+_GROUPS = {"step", "loss", "generation", "world", "source"}
+
+
 class Patterns(Value, frozen=True, kw_only=True):
     """Regular expressions over a trainer's output, for one that does not call the probe.
 
@@ -82,7 +85,13 @@ class Patterns(Value, frozen=True, kw_only=True):
         for name in self.__struct_fields__:
             pattern = getattr(self, name)
             try:
-                if pattern is not None and "step" not in re.compile(pattern).groupindex:
+                groups = set(re.compile(pattern).groupindex) if pattern is not None else set()
+                if groups - _GROUPS:
+                    unknown = sorted(groups - _GROUPS)[0]
+                    raise ValueError(
+                        f"{name} = {pattern!r}: no field {unknown!r}; valid: {sorted(_GROUPS)}"
+                    )
+                if pattern is not None and "step" not in groups:
                     raise ValueError(f"{name} = {pattern!r} has no group (?P<step>...)")
             except re.error as error:
                 raise ValueError(

@@ -56,6 +56,7 @@ def test_a_trainer_does_not_inherit_what_it_was_not_given(
         ('command = ["x"]\n[promise]\n', "did you mean 'promises'?"),
         ('command = ["x"]\n[patterns]\ncommit = "("', "no regular expression"),
         ('command = ["x"]\n[patterns]\ncommit = "step"', "no group (?P<step>...)"),
+        ('command = ["x"]\n[patterns]\ncommit = "(?P<step>.)(?P<node>.)"', "no field 'node'"),
         ('command = ["x"]\n[timeouts]\nstart_s = 0', "timeouts.start_s = 0"),
     ],
 )

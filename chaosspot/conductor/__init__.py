@@ -138,6 +138,12 @@ async def attack_async(
         trainer = trainers.load(trainer)
     if not schedule.fault and steps is None:
         raise ValueError(f"{name} has no fault: say at which step to stop (steps)")
+    points = [fault.on.point for fault in schedule.fault if fault.on.point is not None]
+    if points and trainer.patterns is not None:
+        raise ValueError(
+            f"{name} waits for point {points[0]!r}, but {trainer.name} is read by patterns: only "
+            "a trainer that calls chaosspot.probe has points"
+        )
     plan = _settled(schedule, nodes=nodes, seed=seed)
     if (lacking := unsupported(plan)) is not None:
         raise UnsupportedError(f"{name}: {lacking}")
@@ -224,11 +230,16 @@ async def _find_twin(
     steps = max(chain)
     path = twins.cache_path(trainer, plan.cluster)
     known = twins.cached(path, steps)
+    kept = known is not None
     if known is None:
         known = await _run_twin(run, plan, trainer, lease, watcher, twins.goal(steps))
         if twins.reaches(known, steps):
             twins.keep(path, known)
     rundir.write(run / "twin.jsonl", known)
+    if kept and _differs(evidence_of(run)):  # what was kept may be of other code or data
+        known = await _run_twin(run, plan, trainer, lease, watcher, twins.goal(steps))
+        twins.keep(path, known)
+        rundir.write(run / "twin.jsonl", known)
     if _differs(evidence_of(run)):
         second = await _run_twin(run, plan, trainer, lease, watcher, steps)
         if twins.differ(known, second):

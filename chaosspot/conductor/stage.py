@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import tempfile
 import time
@@ -141,8 +142,9 @@ class Stage:
     @asynccontextmanager
     async def _control(self) -> AsyncIterator[Points]:
         """Points and their socket, in a folder whose path is short enough for one."""
-        folder = Path(tempfile.mkdtemp(prefix="chaosspot-"))
+        folder = Path(tempfile.gettempdir()) / f"chaosspot-{secrets.token_hex(6)}"
         token = self._lease.promise(Directory(path=str(folder), within=str(folder.parent)))
+        folder.mkdir(mode=0o700)
         try:
             yield Points(folder)
         finally:

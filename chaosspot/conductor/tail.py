@@ -11,9 +11,12 @@ import msgspec
 
 from chaosspot import history as h
 from chaosspot.conductor.own import own
+from chaosspot.probe import boot_id
 from chaosspot.trainers import Patterns
 
 __all__ = ["Tail"]
+
+_MOST_STEPS = 10**12
 
 
 class Tail:
@@ -33,6 +36,8 @@ class Tail:
         """Records of the lines completed since the last call."""
         for path in sorted(self._folder.glob(self._pattern)):
             if path not in self._files:
+                if not path.is_file():  # opening a pipe would wait for its writer
+                    continue
                 self._files[path] = path.open("rb")
                 self._pending[path] = b""
             data = self._pending[path] + self._files[path].read()
@@ -49,9 +54,11 @@ class Tail:
     def _event(self, path: Path, line: bytes) -> h.Record:
         try:
             fields = msgspec.json.decode(line, type=dict)
-            return h.decode({"seq": 0, "t_seen": time.monotonic(), **fields})
-        except (ValueError, TypeError) as error:
+            record = h.decode({**fields, "seq": 0, "t_seen": time.monotonic()})
+            _check(path, record)
+        except (ValueError, TypeError, RecursionError) as error:
             return _malformed(path, line.decode(errors="replace"), error)
+        return record
 
     def _log_line(self, path: Path, line: bytes) -> h.Record | None:
         text = line.decode(errors="replace")
@@ -63,6 +70,25 @@ class Tail:
             return h.decode({**header, **fields})
         except (ValueError, TypeError) as error:
             return _malformed(path, text, error)
+
+
+def _check(path: Path, record: h.Record) -> None:
+    """A trainer speaks for itself alone, of what has happened.
+
+    Raises:
+        ValueError: the record is the harness's, another process's, or from the future.
+    """
+    if record.event in h.HARNESS:
+        raise ValueError(f"{record.event!r} is for the harness to say")
+    who = (record.node, str(record.incarnation), str(record.rank), str(record.pid))
+    named = tuple(path.name.removesuffix(".jsonl").rsplit(".", 3))
+    if len(named) == len(who) and all(part.isdecimal() for part in named[1:]) and who != named:
+        raise ValueError(f"{'.'.join(who)} speaks in the file of {'.'.join(named)}")
+    if record.boot == boot_id() and record.t > record.t_seen:
+        raise ValueError(f"t = {record.t} is {record.t - record.t_seen:.3g} s in the future")
+    step = getattr(record, "step", 0)
+    if not 0 <= step <= _MOST_STEPS:
+        raise ValueError(f"step = {step} is no step")
 
 
 def _malformed(path: Path, line: str, error: Exception) -> h.Record:

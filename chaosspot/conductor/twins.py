@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import os
@@ -71,7 +72,8 @@ def keep(path: Path, data: bytes) -> None:
         draft.write_bytes(data)
         draft.replace(path)
     except OSError:
-        draft.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
 
 
 def code(trainer: Trainer) -> list[Path]:
@@ -83,7 +85,7 @@ def code(trainer: Trainer) -> list[Path]:
         for flag, part in zip(("", *command), command, strict=False):
             path = Path(part.replace("{content}", str(root)))
             if path.is_file():
-                found.add(path)
+                found.update((path, *path.parent.glob("*.py")))
             elif flag == "-m" and (spec := _spec(part)) is not None and spec.origin:
                 found.update(Path(spec.origin).parent.rglob("*.py"))
     for folder in trainer.python_path:

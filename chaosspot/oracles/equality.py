@@ -55,6 +55,7 @@ def _twin_differs(evidence: Evidence, lineage: Lineage) -> Iterator[Finding]:
     twin = Lineage(evidence.twin).commits
     if evidence.promises.exact == "same-world":
         chain = {s: c for s, c in chain.items() if s in twin and twin[s].world == c.world}
+    silent = sorted({*lineage.holes, *(s for s, c in lineage.commits.items() if c.digest is None)})
     missing = [s for s in chain if s not in twin or twin[s].digest is None]
     differing = [s for s in chain if s not in missing and twin[s].digest != chain[s].digest]
     if differing and not evidence.twins_agree:
@@ -68,6 +69,8 @@ def _twin_differs(evidence: Evidence, lineage: Lineage) -> Iterator[Finding]:
             f"{len(differing)} of {len(chain)} steps differ",
             chain[step],
         )
+    elif silent:
+        yield _unknown(f"no digest was reported after step {silent[0]} ({len(silent)} such steps)")
     elif missing:
         yield _unknown(f"the twin has no digest for step {missing[0]} ({len(missing)} such steps)")
     else:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import cached_property
+from itertools import pairwise
 
 from chaosspot import history as h
 
@@ -28,6 +29,9 @@ def key_of(record: h.Begin | h.Commit) -> tuple[int, int]:
 def process_of(record: h.Record) -> Process:
     """Which process wrote a record: node, incarnation, rank, pid."""
     return (record.node, record.incarnation, record.rank, record.pid)
+
+
+_MOST_HOLES = 1000  # a trainer may report any number as a step
 
 
 class Attempt:
@@ -89,11 +93,12 @@ class Lineage:
 
     @cached_property
     def holes(self) -> list[int]:
-        """Steps within the lineage of which no commit was reported."""
-        steps = self.commits
-        return (
-            [step for step in range(min(steps), max(steps)) if step not in steps] if steps else []
-        )
+        """Steps within the lineage of which no commit was reported; the first thousand."""
+        missing: list[int] = []
+        for before, after in pairwise(self.commits):
+            room = _MOST_HOLES - len(missing)
+            missing += range(before + 1, min(after, before + 1 + room))
+        return missing
 
     @cached_property
     def abandoned(self) -> list[Attempt]:

@@ -101,7 +101,9 @@ def load_runs(paths: Iterable[Path]) -> list[Verdict]:
     """
     verdicts = []
     for path in paths:
-        runs = [path] if (path / "history.jsonl").exists() else sorted(path.glob("2*"))
+        runs = [path]
+        if not (path / "history.jsonl").exists():  # a run that was interrupted has no verdict
+            runs = sorted(v.parent for v in path.glob("2*/verdict.json"))
         if not runs:
             raise RunError(f"{str(path)!r} holds no runs")
         verdicts += [read_verdict(run) for run in runs]

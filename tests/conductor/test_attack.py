@@ -273,6 +273,12 @@ def test_a_trainer_read_by_patterns_alone_is_attacked_too(attack: Attack) -> Non
     assert verdict.measured["recovery_s"] < 5.0
 
 
+def test_a_point_is_refused_for_a_trainer_read_by_patterns(attack: Attack) -> None:
+    trainer = python("pass", patterns=trainers.Patterns(commit=r"(?P<step>\d+)"))
+    with pytest.raises(ValueError, match="waits for point 'x', but scripted is read by patterns"):
+        attack(Kill(on=Trigger(point="x")), trainer=trainer)
+
+
 def test_a_line_that_is_no_event_is_kept_and_makes_the_run_unknown(attack: Attack) -> None:
     code = SILENT_AFTER_20.replace(
         "    time.sleep(0.02)",

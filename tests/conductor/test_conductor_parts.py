@@ -99,7 +99,7 @@ def test_the_tail_reads_each_complete_line_once(tmp_path: Path) -> None:
     write(path, event(1) + event(2)[:20])
     assert steps(tail) == [1]
     write(path, event(2)[20:])
-    write(tmp_path / "m.0.0.2.jsonl", event(7))
+    write(tmp_path / "m.0.0.1.jsonl", event(7, node="m"))
     assert steps(tail) == [7, 2]
     assert steps(tail) == []
     tail.close()
@@ -112,6 +112,36 @@ def test_a_line_that_is_no_event_is_reported_with_its_node(tmp_path: Path, line:
     (record,) = tail.poll()
     assert isinstance(record, h.Malformed)
     assert record.node == "node-3"
+    tail.close()
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (event(1, node="other"), "other.0.0.1 speaks in the file of n.0.0.1"),
+        (event(1, incarnation=-5), "n.-5.0.1 speaks in the file of n.0.0.1"),
+        (event(1, event="fault.effect", fault=0, what="gone"), "for the harness to say"),
+        (event(1, event="node.gone", by_itself=True), "for the harness to say"),
+        (event(1, t=1e12, boot=probe.boot_id()), "in the future"),
+        (event(10**18), "step = 1000000000000000000 is no step"),
+        (event(-1), "step = -1 is no step"),
+        ("[" * 5000 + "\n", ""),
+    ],
+)
+def test_a_trainer_speaks_for_itself_alone(tmp_path: Path, line: str, reason: str) -> None:
+    tail = Tail(events=tmp_path, logs=tmp_path, patterns=None)
+    write(tmp_path / "n.0.0.1.jsonl", line)
+    (record,) = tail.poll()
+    assert isinstance(record, h.Malformed)
+    assert reason in record.reason
+    tail.close()
+
+
+def test_what_is_no_file_is_passed_over(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "n.0.0.1.jsonl")
+    (tmp_path / "m.0.0.1.jsonl").mkdir()
+    tail = Tail(events=tmp_path, logs=tmp_path, patterns=None)
+    assert list(tail.poll()) == []
     tail.close()
 
 
@@ -200,6 +230,20 @@ def test_the_twin_of_other_code_or_another_cluster_is_another(tmp_path: Path) ->
     assert twins.cache_path(trainer, ClusterSpec(group=(Group(count=2),))) != first
     script.write_text("two")
     assert twins.cache_path(trainer, cluster) != first
+
+
+def test_the_twin_depends_on_what_a_script_may_import(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import model")
+    (tmp_path / "model.py").write_text("one")
+    trainer = trainers.Trainer(command=("{python}", str(tmp_path / "train.py")), name="mine")
+    first = twins.cache_path(trainer, ClusterSpec())
+    (tmp_path / "model.py").write_text("two")
+    assert twins.cache_path(trainer, ClusterSpec()) != first
+
+
+def test_a_cache_that_cannot_be_written_loses_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    twins.keep(tmp_path / "file" / "twins" / "twin.jsonl", b"data")
 
 
 def test_the_twin_of_a_module_depends_on_its_package() -> None:

@@ -57,6 +57,12 @@ def test_an_unreported_commit_is_a_hole_not_a_loss() -> None:
     assert lineage.breaks == []
 
 
+def test_a_hole_of_any_size_is_not_walked_through() -> None:
+    story = undisturbed(3)
+    story.step(6.0, 10**12, "node-0", generation=2)
+    assert Lineage(story.records).holes == list(range(4, 1004))
+
+
 def test_an_empty_history_has_no_lineage() -> None:
     lineage = Lineage([])
     assert (lineage.commits, lineage.abandoned, lineage.holes) == ({}, [], [])

@@ -327,6 +327,20 @@ def test_without_a_twin_that_goes_as_far_equality_is_unknown(twin: Story | None)
     assert outcome("equality", evidence) is Outcome.UNKNOWN
 
 
+def test_digests_that_stop_make_equality_unknown() -> None:
+    story = undisturbed(4)
+    story.step(5.0, 5, "node-0", digest=None, parent=None)
+    evidence = ended(story).evidence(twin=undisturbed(10), exact="any-world")
+    assert outcome("equality", evidence) is Outcome.UNKNOWN
+
+
+def test_a_hole_in_the_lineage_makes_equality_unknown() -> None:
+    story = undisturbed(4)
+    story.step(7.0, 7, "node-0")
+    evidence = ended(story).evidence(twin=undisturbed(10), exact="any-world")
+    assert outcome("equality", evidence) is Outcome.UNKNOWN
+
+
 def test_without_digests_equality_is_unknown() -> None:
     story = Story()
     story.commit(1.0, 1, "node-0", digest=None, parent=None)

@@ -81,6 +81,7 @@ def test_runs_are_found_in_their_folder(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "history.jsonl").touch()
         (tmp_path / name / "verdict.json").write_bytes(msgspec.json.encode(run(1.0)))
+    (tmp_path / "20260101T000002Z-k-3").mkdir()  # interrupted: it has no verdict
     assert len(load_runs([tmp_path])) == 2
     assert len(load_runs([tmp_path / "20260101T000000Z-k-1"])) == 1
     with pytest.raises(RunError, match="holds no runs"):
