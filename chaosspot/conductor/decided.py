@@ -51,6 +51,9 @@ def decided(evidence: Evidence, *, now: float, settle_steps: int) -> bool:
             settled_t = max(settled_t, commit.t)
         elif since.node in evidence.live_workers(now):
             return now - since.t > evidence.trainer.timeouts.start_s
+        else:  # it ended: whether training goes on without it is yet to be seen
+            ends = (g.t for g in evidence.of(h.NodeGone) if g.node == since.node)
+            settled_t = max(settled_t, *ends)
     before = max((c.step for c in evidence.commits if c.t <= settled_t), default=0)
     return max((c.step for c in evidence.commits), default=0) >= before + settle_steps
 

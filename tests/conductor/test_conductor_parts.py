@@ -66,6 +66,17 @@ def test_a_replacement_must_come_and_commit() -> None:
     assert decided(story.evidence(fault), now=41.0, settle_steps=5)
 
 
+def test_a_replacement_that_ended_at_once_is_followed_by_as_many_steps() -> None:
+    fault = Kill(on=Trigger(at_s=1.0), replace_after_s=5.0)
+    story = loss(steps=30)
+    story.up(29.0, "node-2", replaces="node-1")
+    story.gone(30.0, "node-2", by_itself=True, code=0)
+    assert not decided(story.evidence(fault), now=31.0, settle_steps=5)
+    for step in range(31, 37):
+        story.step(1.0 + step, step, "node-0", generation=2)
+    assert decided(story.evidence(fault), now=41.0, settle_steps=5)
+
+
 def test_ready_is_when_the_last_worker_committed_first() -> None:
     story = Story()
     story.commit(1.0, 1, "node-0")
