@@ -32,9 +32,20 @@ def check(evidence: Evidence) -> Iterator[Finding]:
         bound = _bound(evidence, loss.survivors, lost)
         if bound is not None:
             yield _finding(mine, bound, loss.faults[0])
-    left = [attempt for attempts in owed.values() for attempt in attempts]
+    # While the first nodes still join, attempts are given up for the next one to take part.
+    formed_t = _formed_t(evidence)
+    left = [a for attempts in owed.values() for a in attempts if a.t > formed_t]
     if left and evidence.promises.snapshot_every_steps is not None:
         yield _finding(left, 0, None)
+
+
+def _formed_t(evidence: Evidence) -> float:
+    """When every node of the start had committed once; never, if one has not."""
+    first: dict[str, float] = {}
+    for commit in evidence.commits:
+        first.setdefault(commit.node, commit.t)
+    starters = [node.name for node in evidence.schedule.cluster.nodes()]
+    return max(first.get(name, float("inf")) for name in starters)
 
 
 def attributed(evidence: Evidence) -> dict[int | None, list[Attempt]]:
