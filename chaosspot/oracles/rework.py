@@ -40,12 +40,14 @@ def check(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _formed_t(evidence: Evidence) -> float:
-    """When every node of the start had committed once; never, if one has not."""
+    """When every node of the start had committed once; 0, which excuses nothing, if one has not."""
     first: dict[str, float] = {}
     for commit in evidence.commits:
         first.setdefault(commit.node, commit.t)
     starters = [node.name for node in evidence.schedule.cluster.nodes()]
-    return max(first.get(name, float("inf")) for name in starters)
+    if not first.keys() >= set(starters):
+        return 0.0
+    return max(first[name] for name in starters)
 
 
 def attributed(evidence: Evidence) -> dict[int | None, list[Attempt]]:
