@@ -32,22 +32,9 @@ def check(evidence: Evidence) -> Iterator[Finding]:
         bound = _bound(evidence, loss.survivors, lost)
         if bound is not None:
             yield _finding(mine, bound, loss.faults[0])
-    # While the first nodes still join, attempts are given up for the next one to take part.
-    formed_t = _formed_t(evidence)
-    left = [a for attempts in owed.values() for a in attempts if a.t > formed_t]
+    left = [attempt for attempts in owed.values() for attempt in attempts]
     if left and evidence.promises.snapshot_every_steps is not None:
         yield _finding(left, 0, None)
-
-
-def _formed_t(evidence: Evidence) -> float:
-    """When every node of the start had committed once; 0, which excuses nothing, if one has not."""
-    first: dict[str, float] = {}
-    for commit in evidence.commits:
-        first.setdefault(commit.node, commit.t)
-    starters = [node.name for node in evidence.schedule.cluster.nodes()]
-    if not first.keys() >= set(starters):
-        return 0.0
-    return max(first[name] for name in starters)
 
 
 def attributed(evidence: Evidence) -> dict[int | None, list[Attempt]]:

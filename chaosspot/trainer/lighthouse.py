@@ -1,7 +1,9 @@
 """The coordinator process: ``python -m chaosspot.trainer.lighthouse --bind 127.0.0.1:29510``.
 
-torchft's Lighthouse with the timeouts that the trainer is made for: a rank is taken for dead one
-second after its last heartbeat, and stragglers are waited for as long.
+torchft's Lighthouse with the timeouts that the trainer is made for. A rank is taken for dead one
+second after its last heartbeat. One that is alive and does not ask for the next quorum is waited
+for ten times as long: as soon as the others may go on without it while it still computes, both can
+commit the same step, each in a world of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from chaosspot.trainer.quiet import quiet_torchft
 
 __all__ = ["local_url", "main", "start_lighthouse"]
 
-_TIMEOUT_MS = 1000
+_HEARTBEAT_TIMEOUT_MS = 1000
+_STRAGGLER_TIMEOUT_MS = 10_000  # longer than any step takes
 
 
 def start_lighthouse(bind: str) -> Any:
@@ -31,8 +34,8 @@ def start_lighthouse(bind: str) -> Any:
     return LighthouseServer(
         bind=bind,
         min_replicas=1,
-        join_timeout_ms=_TIMEOUT_MS,
-        heartbeat_timeout_ms=_TIMEOUT_MS,
+        join_timeout_ms=_STRAGGLER_TIMEOUT_MS,
+        heartbeat_timeout_ms=_HEARTBEAT_TIMEOUT_MS,
     )
 
 

@@ -239,26 +239,6 @@ def test_rework_without_any_fault_is_a_failure() -> None:
     assert outcome("rework", ended(story).evidence(snapshot_every_steps=5)) is Outcome.FAIL
 
 
-def test_an_attempt_given_up_while_the_first_nodes_join_is_not_judged() -> None:
-    story = Story()
-    story.up(0.0, "node-0", "node-1")
-    story.begin(0.5, 1, "node-0")
-    story.step(2.0, 1, "node-0", "node-1", generation=2)
-    story.step(3.0, 2, "node-0", "node-1", generation=2)
-    evidence = ended(story).evidence(snapshot_every_steps=5)
-    assert outcome("rework", evidence) is None
-    assert judge(evidence)[2]["rework_steps"] == 1
-
-
-def test_nothing_is_excused_when_a_first_node_never_took_part() -> None:
-    story = Story()
-    story.up(0.0, "node-0", "node-1")
-    story.begin(0.5, 1, "node-0")
-    story.step(2.0, 1, "node-0", generation=2)
-    story.step(3.0, 2, "node-0", generation=2)
-    assert outcome("rework", ended(story).evidence(snapshot_every_steps=5)) is Outcome.FAIL
-
-
 def test_rework_cannot_be_counted_without_generations() -> None:
     story = Story()
     story.up(0.0, "node-0")

@@ -6,11 +6,14 @@ import json
 import os
 import re
 import select
+import socket
 import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -61,6 +64,7 @@ class Cluster:
         flash: Path | None = None,
         alone: bool = False,
         imds: str = "",
+        points: Path | None = None,
     ) -> subprocess.Popen[bytes]:
         """Start one worker as a new incarnation of ``node``; an empty flash unless given."""
         life = self._lives[node] = self._lives.get(node, -1) + 1
@@ -72,6 +76,8 @@ class Cluster:
             "CHAOSSPOT_STORE": str(store or self.store),
             "TORCHFT_LIGHTHOUSE": "" if alone else self.url,
             "AWS_EC2_METADATA_SERVICE_ENDPOINT": imds,
+            "CHAOSSPOT_POINTS": str(points or ""),
+            "CHAOSSPOT_CONTROL": str(points / "control") if points else "",
         }
         command = [sys.executable, "-m", "chaosspot.trainer", *TINY, "--data", str(self.data)]
         with open(self.root / f"{node}.{life}.log", "ab") as log:
@@ -124,6 +130,32 @@ class Cluster:
                     return event
             self.pause()
         raise AssertionError(f"no such {name!r} event in {timeout_s} s\n{self.logs()}")
+
+    @contextmanager
+    def held(self, node: str, point: str, *, steps: int) -> Iterator[None]:
+        """Start ``node``, and keep it at its first visit of ``point`` until the block ends."""
+        points = self.root / f"points-{node}"
+        points.mkdir()
+        (points / point).touch()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
+            control.bind(str(points / "control"))
+            control.listen()
+            control.settimeout(30)
+            self.start(node, steps=steps, points=points)
+            with control.accept()[0]:
+                (points / point).unlink()
+                yield
+
+    def asking(self, count: int, timeout_s: float = 30.0) -> None:
+        """Wait until so many ranks have asked the coordinator for the next quorum."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            with urllib.request.urlopen(f"{self.url}/status", timeout=5) as answer:
+                status = answer.read().decode()
+            if f"{count}/{count} participants" in status:
+                return
+            self.pause()
+        raise AssertionError(f"{count} ranks do not ask for a quorum:\n{status}\n{self.logs()}")
 
     def ended(self, node: str, timeout_s: float = 30.0) -> int:
         """Exit code of a worker that ends by itself."""
@@ -191,7 +223,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
     alone = Cluster(tmp_path_factory.mktemp("undisturbed"))
     try:
         alone.start("alone", "--snapshot-every", "1000", steps=600, alone=True)
-        assert alone.ended("alone", 60) == 0, alone.logs()
+        assert alone.ended("alone", 240) == 0, alone.logs()
         return alone.assert_one_trajectory()
     finally:
         alone.close()

@@ -85,6 +85,24 @@ def test_after_all_are_killed_new_nodes_go_on_from_the_store(
     same(cluster.assert_one_trajectory(), undisturbed)
 
 
+def test_newcomers_wait_for_a_step_that_is_being_computed(
+    cluster: Cluster, undisturbed: dict[int, str]
+) -> None:
+    with cluster.held("a", "step.before-commit", steps=ENDLESS):
+        cluster.start("b", steps=ENDLESS)
+        cluster.start("c", steps=ENDLESS)
+        cluster.asking(2)
+        with pytest.raises(AssertionError, match="no such 'begin' event"):  # a majority waits, too
+            cluster.wait("begin", lambda e: e["node"] != "a", timeout_s=3)
+    full_world(cluster)
+    cluster.wait("commit", lambda e: e["step"] >= 6)
+    worlds: dict[int, set[int]] = {}
+    for event in cluster.events("begin"):
+        worlds.setdefault(event["step"], set()).add(event["generation"])
+    assert {step for step, generations in worlds.items() if len(generations) > 1} == set()
+    same(cluster.assert_one_trajectory(), undisturbed)
+
+
 def test_ranks_that_load_different_snapshots_end_up_at_the_newest(
     cluster: Cluster, undisturbed: dict[int, str]
 ) -> None:
