@@ -18,7 +18,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -27,7 +27,17 @@ from msgspec.structs import replace
 from chaosspot import content, toml
 from chaosspot.toml import FileError, Value
 
-__all__ = ["Coordinator", "Limit", "Patterns", "Promises", "Sick", "Timeouts", "Trainer", "load"]
+__all__ = [
+    "Coordinator",
+    "Final",
+    "Limit",
+    "Patterns",
+    "Promises",
+    "Sick",
+    "Timeouts",
+    "Trainer",
+    "load",
+]
 
 Positive = Annotated[float, Meta(gt=0.0)]
 
@@ -41,6 +51,8 @@ class Promises(Value, frozen=True, kw_only=True):
     ``snapshot_every_steps`` bounds rework, with one more per lost node for the step in flight.
     With ``peers_hold_state`` only the steps in flight count while any worker survives.
     ``rejoins``: a node that is new or was paused takes part again within ``timeouts.start_s``.
+    ``loss_within``: how far the loss may differ from that of undisturbed runs, as a share of it,
+    beyond what those differ from each other.
     """
 
     exact: Literal["any-world", "same-world", "none"] = "none"
@@ -51,6 +63,7 @@ class Promises(Value, frozen=True, kw_only=True):
     rejoins: bool = False
     recovery_s: Positive | None = None
     catch_up_s: Positive | None = None
+    loss_within: Positive | None = None
 
 
 class Timeouts(Value, frozen=True, kw_only=True):
@@ -65,6 +78,29 @@ class Coordinator(Value, frozen=True, kw_only=True):
     """What the reserved coordinator node runs (Lighthouse, rendezvous, parameter server)."""
 
     command: Annotated[tuple[str, ...], Meta(min_length=1)]
+
+
+class Final(Value, frozen=True, kw_only=True):
+    """How a job ends by itself: after step ``at_step``, with ``checkpoint`` in its store.
+
+    The attack then goes on to the end, and the arrays of the checkpoint are compared with those of
+    undisturbed runs: bit for bit where exactness is promised, else by relative distance (L2 norm
+    of the difference over that of the undisturbed), at most ``within``; without it the distance is
+    measured, not judged. ``ignore`` holds patterns of names, such as ``*.saved_at``, of what may
+    differ.
+    """
+
+    at_step: Annotated[int, Meta(ge=1)]
+    checkpoint: Annotated[str, Meta(min_length=1)]
+    within: Positive | None = None
+    ignore: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        path = PurePosixPath(self.checkpoint)
+        if path.is_absolute() or ".." in path.parts:
+            raise ValueError(
+                f"checkpoint = {self.checkpoint!r} is no path within the store (CHAOSSPOT_STORE)"
+            )
 
 
 _GROUPS = {"step", "loss", "generation", "world", "source"}
@@ -149,6 +185,7 @@ class Trainer(Value, frozen=True, kw_only=True):
     patterns: Patterns | None = None
     timeouts: Timeouts = Timeouts()
     promises: Promises = Promises()
+    final: Final | None = None
     limit: tuple[Limit, ...] = ()
     sick: Sick | None = None
 

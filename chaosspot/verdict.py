@@ -102,6 +102,8 @@ _CAUSES = {
     "rework": ("restarts", "exits", "progress", "notice", "durability", "snapshots"),
     "ledger": ("progress", "membership"),
     "equality": ("progress", "ledger", "snapshots", "membership"),
+    "loss": ("progress", "ledger", "snapshots", "membership", "equality"),
+    "checkpoint": ("progress", "ledger", "snapshots", "membership", "equality", "loss"),
 }
 
 

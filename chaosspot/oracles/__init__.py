@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from chaosspot.oracles import (
+    checkpoint,
     durability,
     effect,
     ending,
@@ -13,6 +14,7 @@ from chaosspot.oracles import (
     exits,
     leaks,
     ledger,
+    loss,
     membership,
     notice,
     progress,
@@ -45,6 +47,8 @@ ORACLES: Mapping[str, Oracle] = {
         rework,
         ledger,
         equality,
+        loss,
+        checkpoint,
         durability,
         snapshots,
         membership,

@@ -46,13 +46,15 @@ def _broken(lineage: Lineage) -> Iterator[Finding]:
 
 def _twin_differs(evidence: Evidence, lineage: Lineage) -> Iterator[Finding]:
     chain = {s: c for s, c in lineage.commits.items() if c.digest is not None}
+    if not chain and evidence.trainer.final is not None:
+        return  # what it ends with is compared instead
     if not chain:
         yield _unknown("no digests were reported")
         return
     if evidence.twin is None:
         yield _unknown("there is no undisturbed twin to compare with")
         return
-    twin = Lineage(evidence.twin).commits
+    twin = evidence.twin_lineage.commits
     if evidence.promises.exact == "same-world":
         chain = {s: c for s, c in chain.items() if s in twin and twin[s].world == c.world}
     silent = sorted({*lineage.holes, *(s for s, c in lineage.commits.items() if c.digest is None)})

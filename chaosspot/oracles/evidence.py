@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from chaosspot import history as h
 from chaosspot.oracles.cold import ColdStart, cold_starts
+from chaosspot.oracles.comparison import Comparison
 from chaosspot.oracles.episodes import Episode, episodes
 from chaosspot.oracles.lineage import Lineage, Process, process_of
 from chaosspot.schedule import FaultKind, Grow, Hold, Pause, Schedule
@@ -94,12 +95,16 @@ class Evidence:
         trainer: Trainer,
         twin: tuple[h.Record, ...] | None = None,
         twins_agree: bool = True,
+        more_twins: tuple[tuple[h.Record, ...], ...] = (),
+        final: Comparison | None = None,
     ) -> None:
         self.history = history
         self.schedule = schedule
         self.trainer = trainer
         self.twin = twin
         self.twins_agree = twins_agree
+        self.twins = (*(() if twin is None else (twin,)), *more_twins)
+        self.final = final
 
     @property
     def promises(self) -> Promises:
@@ -150,6 +155,11 @@ class Evidence:
     @cached_property
     def lineage(self) -> Lineage:
         return Lineage(self.history)
+
+    @cached_property
+    def twin_lineage(self) -> Lineage:
+        """Of the first twin; empty without one."""
+        return Lineage(self.twin or ())
 
     @cached_property
     def cold_starts(self) -> tuple[ColdStart, ...]:

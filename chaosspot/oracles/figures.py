@@ -32,6 +32,9 @@ def measure(evidence: Evidence) -> dict[str, Any]:
         "billed_node_s": round(billed, 3),
         **{f"{cause}_node_s": _rounded(spent) for cause, spent in split.items()},
         "goodput": round(useful / billed, 4) if useful is not None and billed else None,
+        "checkpoint_distance": evidence.final.difference.distance
+        if evidence.final and evidence.final.difference
+        else None,
         "restored": {
             source: sum(1 for r in evidence.of(h.Restore) if r.source == source)
             for source in ("peer", "local", "store")

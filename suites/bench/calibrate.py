@@ -8,6 +8,7 @@ the finding it names is the primary one; one on a healthy trainer if it passed. 
 was not right, and keeps the run directories of those.
 
     python suites/bench/calibrate.py [--repeat 10] [--jobs 2] [--only NAME ...]
+    python suites/bench/calibrate.py --catalogue minimal     # false alarms over all of faults/
 """
 
 from __future__ import annotations
@@ -74,9 +75,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeat", type=int, default=10, help="attacks on each trainer")
     parser.add_argument("--jobs", type=int, default=2, help="attacks at a time")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="these sick trainers alone")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--only", nargs="+", metavar="NAME", help="these sick trainers alone")
+    which.add_argument(
+        "--catalogue",
+        metavar="TRAINER",
+        help="a healthy trainer, by every schedule of the catalogue that it is not limited by",
+    )
     options = parser.parse_args()
-    listed = cases(options.only or content.names("suites/sick"))
+    if options.catalogue:
+        listed = catalogue(options.catalogue)
+    else:
+        listed = cases(options.only or content.names("suites/sick"))
     folder = Path(tempfile.mkdtemp(prefix="chaosspot-calibrate-"))
     start_t, load = time.monotonic(), os.getloadavg()
     runs = []
@@ -116,6 +126,12 @@ def cases(sick: Iterable[str]) -> list[Case]:
         )
         healthy[Case(trainer=about.healthy, schedule=about.schedule)] = None
     return [*listed, *healthy]
+
+
+def catalogue(trainer: str) -> list[Case]:
+    limits = {limit.schedule for limit in trainers.load(trainer).limit}
+    names = [name for name in content.names("faults") if name not in limits]
+    return [Case(trainer=trainer, schedule=name) for name in names]
 
 
 def attacks(listed: Sequence[Case], *, runs: int, jobs: int, folder: Path) -> Iterator[Run]:

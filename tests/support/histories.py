@@ -6,8 +6,9 @@ from typing import Any
 
 from chaosspot import history as h
 from chaosspot.oracles import ORACLES, Evidence
+from chaosspot.oracles.comparison import Comparison
 from chaosspot.schedule import ClusterSpec, Expectation, Group, Kill, Notice, Schedule, Trigger
-from chaosspot.trainers import Promises, Trainer
+from chaosspot.trainers import Final, Promises, Trainer
 from chaosspot.verdict import Outcome
 
 HERE = "this-boot"
@@ -138,6 +139,9 @@ class Story:
         *faults: Any,
         twin: Story | None = None,
         twins_agree: bool = True,
+        more_twins: tuple[Story, ...] = (),
+        final: Final | None = None,
+        compared: Comparison | None = None,
         expect: Expectation | None = None,
         min_nodes: int = 1,
         ranks_per_node: int = 1,
@@ -159,9 +163,12 @@ class Story:
                 ranks_per_node=ranks_per_node,
                 patterns=patterns,
                 promises=Promises(**promises),
+                final=final,
             ),
             twin=h.ordered(twin.records) if twin else None,
             twins_agree=twins_agree,
+            more_twins=tuple(h.ordered(story.records) for story in more_twins),
+            final=compared,
         )
 
 
