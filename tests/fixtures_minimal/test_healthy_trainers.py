@@ -25,9 +25,9 @@ def test_the_healthy_trainer_passes_the_schedule(
 
 
 def test_a_plain_script_is_read_by_what_it_prints(tmp_path: Path) -> None:
-    kill = Kill(on=Trigger(at_step=22), replace_after_s=0.3)
+    kill = Kill(on=Trigger(at_step=62), replace_after_s=0.3)
     plan = Schedule(cluster=ClusterSpec(group=(Group(count=1),)), fault=(kill,))
     verdict = attack(plan, trainer="plain-torch", seed=1, runs=tmp_path)
     assert verdict.outcome is Outcome.PASS, verdict.findings
     assert verdict.measured["restored"]["store"] == 1
-    assert verdict.measured["steps"] > 22
+    assert verdict.measured["steps"] > 62

@@ -26,7 +26,7 @@ from chaosspot.schedule import (
 seconds = st.floats(0.0, 1e6, allow_nan=False)
 counts = st.integers(1, 10_000)
 names = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,8}", fullmatch=True)
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+texts = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=40)
 
 
 def maybe(strategy: st.SearchStrategy) -> st.SearchStrategy:
