@@ -8,6 +8,7 @@ from chaosspot import history as h
 from chaosspot.oracles.evidence import Evidence
 from chaosspot.oracles.lineage import Lineage
 from chaosspot.verdict import Finding, Outcome
+from chaosspot.words import count
 
 NAME = "equality"
 
@@ -79,7 +80,7 @@ def _twin_differs(evidence: Evidence, lineage: Lineage) -> Iterator[Finding]:
         yield Finding(
             oracle=NAME,
             outcome=Outcome.PASS,
-            message=f"state equal to the twin's after each of {len(chain)} steps",
+            message=f"state equal to the twin's after each of {count(len(chain), 'step')}",
             measured=len(chain),
             unit="steps",
             evidence=(chain[max(chain)].seq,) if chain else (),

@@ -8,6 +8,7 @@ from chaosspot import history as h
 from chaosspot.oracles.evidence import Evidence
 from chaosspot.schedule import Notice, Terminate
 from chaosspot.verdict import Finding, Outcome
+from chaosspot.words import count
 
 NAME = "exits"
 
@@ -33,7 +34,7 @@ def check(evidence: Evidence) -> Iterator[Finding]:
         yield Finding(
             oracle=NAME,
             outcome=Outcome.PASS,
-            message=f"{len(ends)} nodes ended by themselves with the code that fits",
+            message=f"{count(len(ends), 'node')} ended with the code that fits",
             measured=len(ends),
             unit="nodes",
             evidence=tuple(end.seq for end in ends)[:20],

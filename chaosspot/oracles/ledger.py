@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from chaosspot.oracles.evidence import Evidence
 from chaosspot.verdict import Finding, Outcome
+from chaosspot.words import count
 
 NAME = "ledger"
 
@@ -42,7 +43,7 @@ def check(evidence: Evidence) -> Iterator[Finding]:
         yield Finding(
             oracle=NAME,
             outcome=Outcome.UNKNOWN,
-            message=f"{len(unseen)} steps without reported samples, the first is {unseen[0]}",
+            message=f"{count(len(unseen), 'step')} without samples, the first is {unseen[0]}",
             measured=len(unseen),
             unit="steps",
         )
@@ -51,7 +52,8 @@ def check(evidence: Evidence) -> Iterator[Finding]:
         yield Finding(
             oracle=NAME,
             outcome=Outcome.PASS,
-            message=f"every micro-shard of {len(lineage.commits)} steps applied as promised",
+            message="every micro-shard of "
+            f"{count(len(lineage.commits), 'step')} applied as promised",
             measured=len(lineage.commits),
             unit="steps",
             evidence=(lineage.commits[last].seq,),

@@ -9,6 +9,7 @@ from chaosspot import history as h
 from chaosspot.oracles.evidence import Evidence
 from chaosspot.oracles.lineage import process_of
 from chaosspot.verdict import Finding, Outcome
+from chaosspot.words import count
 
 NAME = "membership"
 
@@ -31,7 +32,7 @@ def check(evidence: Evidence) -> Iterator[Finding]:
         yield Finding(
             oracle=NAME,
             outcome=Outcome.PASS,
-            message=f"one world in each of {agreed} attempts, and nothing of who was gone",
+            message=f"one world in each of {count(agreed, 'attempt')}, and nothing of who was gone",
             measured=agreed,
             unit="attempts",
         )

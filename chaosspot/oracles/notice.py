@@ -8,6 +8,7 @@ from chaosspot import history as h
 from chaosspot.oracles.evidence import Evidence, FaultView
 from chaosspot.oracles.rework import attributed
 from chaosspot.verdict import Finding, Outcome
+from chaosspot.words import count
 
 NAME = "notice"
 
@@ -26,7 +27,7 @@ def check(evidence: Evidence) -> Iterator[Finding]:
             yield Finding(
                 oracle=NAME,
                 outcome=Outcome.FAIL,
-                message=f"the announced leave cost {len(repeated)} steps of rework",
+                message=f"the announced leave cost {count(len(repeated), 'step')} of rework",
                 bound=0,
                 measured=len(repeated),
                 unit="steps",

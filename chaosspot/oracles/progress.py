@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from chaosspot.oracles.episodes import Episode
 from chaosspot.oracles.evidence import Evidence
 from chaosspot.verdict import Finding, Outcome
+from chaosspot.words import count
 
 NAME = "progress"
 
@@ -27,7 +28,7 @@ def check(evidence: Evidence) -> Iterator[Finding]:
         yield Finding(
             oracle=NAME,
             outcome=Outcome.PASS,
-            message=f"{steps} steps committed without a loss",
+            message=f"{count(steps, 'step')} committed without a loss",
             measured=steps,
             unit="steps",
             evidence=(evidence.commits[-1].seq,),
@@ -52,7 +53,7 @@ def _after(loss: Episode, evidence: Evidence) -> Finding:
 
     reason = evidence.stop.reason if evidence.stop else "interrupted"
     if loss.start_t is None:
-        message = f"{loss.survivors} workers were left and no capacity came back"
+        message = f"no capacity came back for the {count(loss.survivors, 'worker')} left"
         return finding(Outcome.UNKNOWN, message)
     if loss.recovered is None:
         waited_s = evidence.end_t - loss.start_t

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from chaosspot.oracles.evidence import Evidence, FaultView
 from chaosspot.oracles.lineage import Attempt
 from chaosspot.verdict import Finding, Outcome
+from chaosspot.words import count
 
 NAME = "rework"
 
@@ -69,7 +70,7 @@ def _bound(evidence: Evidence, survivors: int, lost: int) -> float | None:
 
 
 def _finding(attempts: list[Attempt], bound: float, fault: int | None) -> Finding:
-    count = len(attempts)
+    repeated = len(attempts)
     steps = sorted({attempt.step for attempt in attempts})
     if not steps:
         which = ""
@@ -80,10 +81,10 @@ def _finding(attempts: list[Attempt], bound: float, fault: int | None) -> Findin
     cause = "" if fault is not None else " without any fault"
     return Finding(
         oracle=NAME,
-        outcome=Outcome.FAIL if count > bound else Outcome.PASS,
-        message=f"{count} steps of work repeated{cause}{which}",
+        outcome=Outcome.FAIL if repeated > bound else Outcome.PASS,
+        message=f"{count(repeated, 'step')} of work repeated{cause}{which}",
         bound=bound,
-        measured=count,
+        measured=repeated,
         unit="steps",
         fault=fault,
         evidence=tuple(seq for attempt in attempts for seq in attempt.seqs)[:20],

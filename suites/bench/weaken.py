@@ -139,7 +139,7 @@ MUTANTS: dict[str, list[tuple[str, str]]] = {
         ("origin.get(replaced, replaced)", "record.node"),
     ],
     "rework": [
-        ("if count > bound else Outcome.PASS", "if count > bound + 1 else Outcome.PASS"),
+        ("if repeated > bound else Outcome.PASS", "if repeated > bound + 1 else Outcome.PASS"),
         ("return promised + lost", "return promised + lost + 1"),
         ("if left and evidence.promises.snapshot_every_steps is not None:", "if False:"),
     ],
