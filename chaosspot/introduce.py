@@ -11,6 +11,8 @@ import msgspec
 
 from chaosspot import history as h
 from chaosspot.conductor import attack
+from chaosspot.conductor.lines import Lines
+from chaosspot.conductor.tail import MOST_OUTPUT_BYTES
 from chaosspot.schedule import ClusterSpec, Group, Schedule
 from chaosspot.trainers import Patterns, Timeouts, Trainer
 
@@ -25,14 +27,14 @@ _STEPS = (
 _LOSS = rf"(?i:.*?\bloss\b)[\s:=]*(?P<loss>{_NUMBER})"
 _RESTORE = r"(?i)\b(?:resum|restor|load)\w*\b.*?\b(?:step|iter\w*)\b[\s:=]*(?P<step>\d+)"
 _LEAST_STEPS = 3  # fewer rising numbers may be anything
-_CHECKPOINTS = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".npz", ".json", ".distcp", ".pkl")
+_DRAFTS = (".tmp", ".part", ".partial", ".lock", ".log")  # files that are no checkpoint
 
 
 class Acquaintance(msgspec.Struct, frozen=True, kw_only=True):
     """What one undisturbed run told.
 
     ``patterns`` is None when the trainer reports through the probe, or nothing could be read.
-    ``steps`` is how many were seen; ``checkpoints`` are files it wrote into its store or flash.
+    ``steps`` is how many were seen; ``checkpoints`` are files it wrote into its store.
     """
 
     run: Path
@@ -63,9 +65,10 @@ def introduce(command: Sequence[str], *, try_s: float, runs: Path) -> Acquaintan
     run = Path(verdict.run)
     records = h.read(run / "history.jsonl")
     reported = [record for record in records if isinstance(record, h.Commit)]
-    log = (run / "logs" / "node-0.log").read_text(errors="replace")
-    patterns = None if reported else guess(log.splitlines())
-    parsed = _commits(patterns, log.splitlines())
+    output = (run / "logs" / "node-0.log").read_bytes()
+    log, lines = output.decode(errors="replace"), lines_of(output)
+    patterns = None if reported else guess(lines)
+    parsed = _commits(patterns, lines)
     gone = next((r for r in records if isinstance(r, h.NodeGone)), None)
     return Acquaintance(
         run=run,
@@ -75,13 +78,15 @@ def introduce(command: Sequence[str], *, try_s: float, runs: Path) -> Acquaintan
         losses=sum(c.loss is not None for c in reported) or sum("loss" in c for c in parsed),
         probe=bool(reported),
         patterns=patterns,
-        checkpoints=tuple(
-            str(path.relative_to(run / "store"))
-            for path in sorted((run / "store").rglob("*"))
-            if path.suffix in _CHECKPOINTS
-        ),
+        checkpoints=_checkpoints(run / "store"),
         log=log,
     )
+
+
+def lines_of(output: bytes) -> list[str]:
+    """The lines of an output, cut as they are when an attack reads them by patterns."""
+    lines = Lines(returns=True, most_bytes=MOST_OUTPUT_BYTES)
+    return [line.data.decode(errors="replace") for line in lines.feed(output + b"\n")]
 
 
 def guess(lines: Sequence[str]) -> Patterns | None:
@@ -156,6 +161,16 @@ TRAINER = {description_path!r}
 def test_the_trainer_survives(attack, schedule):
     attack(schedule, trainer=TRAINER, nodes=1).check()
 '''
+
+
+def _checkpoints(store: Path) -> tuple[str, ...]:
+    """What a trainer left in its store, whatever it is called; drafts and hidden files are none."""
+    names = [path.relative_to(store) for path in sorted(store.rglob("*")) if path.is_file()]
+    return tuple(
+        str(name)
+        for name in names
+        if name.suffix not in _DRAFTS and not any(part.startswith(".") for part in name.parts)
+    )
 
 
 def _commits(patterns: Patterns | None, lines: Sequence[str]) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from chaosspot import content, toml
 from chaosspot.toml import FileError, Value
+from chaosspot.words import CONTROL
 
 __all__ = [
     "ClusterSpec",
@@ -148,11 +149,11 @@ class Trigger(Value, frozen=True, kw_only=True):
 class Target(Value, frozen=True, kw_only=True):
     """Which live nodes a fault hits: all that match, or ``count`` or ``fraction`` of them."""
 
-    nodes: tuple[str, ...] | None = None
+    nodes: tuple[Name, ...] | None = None
     count: Count | None = None
     fraction: Annotated[float, Meta(gt=0.0, le=1.0)] | None = None
-    zone: str | None = None
-    family: str | None = None
+    zone: Name | None = None
+    family: Name | None = None
     pool: Pool | None = None
     role: Role = "worker"
 
@@ -325,6 +326,12 @@ class Schedule(Value, frozen=True, kw_only=True):
     fault: tuple[FaultKind, ...] = ()
     expect: Expectation = Expectation()
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("title", "source"):  # the others may have several lines
+            if CONTROL.search(text := getattr(self, name)):
+                raise ValueError(f"{name} has a control character: {text!r}")
+
     def check(self) -> None:
         """Refuse what can be refused before anything runs.
 
@@ -369,9 +376,11 @@ def load(name: str) -> tuple[str, Schedule]:
 
     Raises:
         ContentError: no such file.
-        FileError: the file does not hold a schedule.
+        FileError: the file does not hold a schedule, or its name has a control character.
     """
     path = content.find(name, "faults")
+    if CONTROL.search(path.stem):
+        raise FileError(f"{str(path)!r}: its name has a control character")
     schedule = toml.read(path, Schedule)
     schedule.check()
     return path.stem, schedule

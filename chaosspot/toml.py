@@ -6,7 +6,6 @@ import difflib
 import math
 import re
 import tomllib
-import types
 import typing
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -74,38 +73,71 @@ def dumps(value: Value) -> str:
 def _explain(message: str, data: Any, into: type[Value]) -> str:
     match = re.fullmatch(r"(.*?)(?: - at `\$\.?(.*)`)?", message, re.DOTALL)
     what, path = (match[1], match[2] or "") if match else (message, "")
-    value, kind = _walk(data, into, path)
+    value, annotation = _walk(data, into, path)
+    kind = _struct(annotation, value)
     unknown = re.fullmatch(r"Object contains unknown field `(.*)`", what)
     if unknown and kind:
         valid = list(kind.__struct_encode_fields__)
         if tag := kind.__struct_config__.tag_field:
             valid.append(tag)
-        near = difflib.get_close_matches(unknown[1], valid, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"valid: {', '.join(sorted(valid))}"
+        near = _near(unknown[1], valid) or f"; valid: {', '.join(sorted(valid))}"
         where = f" in {path!r}" if path else ""
-        return f"unknown key {unknown[1]!r}{where}; {hint}"
+        return f"unknown key {unknown[1]!r}{where}{near}"
+    above, _, key = path.rpartition(".")
+    if valid := _literals(annotation) or _tags(_walk(data, into, above)[1], key):
+        return f"{path} = {value!r}: valid: {', '.join(valid)}{_near(value, valid)}"
+    absent = re.fullmatch(r"Object missing required field `(.*)`", what)
+    if absent and (valid := _tags(annotation, absent[1])):
+        return f"{path or 'file'}: {what}; valid: {', '.join(valid)}"
     if isinstance(value, dict):
         return f"{path or 'file'}: {what}"
     return f"{path} = {value!r}: {what}"
 
 
-def _walk(data: Any, kind: Any, path: str) -> tuple[Any, type[Value] | None]:
-    """The value at a msgspec error path such as ``fault[0].on``, and the type expected there."""
+def _near(given: object, valid: list[str]) -> str:
+    near = difflib.get_close_matches(str(given), valid, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def _walk(data: Any, kind: Any, path: str) -> tuple[Any, Any]:
+    """The value at a msgspec error path such as ``fault[0].on``, and the annotation there.
+
+    An index keeps the annotation of the whole: what is in it is found by what reads it.
+    """
     for part in re.findall(r"[^.\[\]]+|\[\d+\]|\[\.\.\.\]", path):
         if part.startswith("["):
             data = data[int(part[1:-1])] if part != "[...]" else next(iter(data.values()))
             continue
-        kind = _struct(kind, data)
-        kind = typing.get_type_hints(kind).get(part, Any) if kind else Any
+        struct = _struct(kind, data)
+        kind = typing.get_type_hints(struct).get(part, Any) if struct else Any
         data = data.get(part) if isinstance(data, dict) else None
-    return data, _struct(kind, data)
+    return data, kind
 
 
-def _struct(kind: Any, data: Any) -> type[Value] | None:
-    """The one struct inside an annotation: through unions, tuples and ``Annotated``."""
-    if isinstance(kind, type) and issubclass(kind, Value):
-        return kind
-    inner = [k for arg in typing.get_args(kind) if (k := _struct(arg, data))]
-    if typing.get_origin(kind) in (typing.Union, types.UnionType) and isinstance(data, dict):
+def _struct(annotation: Any, data: Any) -> type[Value] | None:
+    """The one struct inside an annotation that ``data`` is to be."""
+    inner = _structs(annotation)
+    if isinstance(data, dict):
         inner = [k for k in inner if k.__struct_config__.tag == data.get("kind")] or inner
     return next(iter(inner), None)
+
+
+def _structs(annotation: Any) -> list[type[Value]]:
+    """The structs inside an annotation: through unions, tuples and ``Annotated``."""
+    if isinstance(annotation, type) and issubclass(annotation, Value):
+        return [annotation]
+    return [kind for part in typing.get_args(annotation) for kind in _structs(part)]
+
+
+def _tags(annotation: Any, field: str) -> list[str]:
+    """What may stand in the field that tells the structs of a union apart."""
+    configs = [kind.__struct_config__ for kind in _structs(annotation)]
+    return [str(config.tag) for config in configs if config.tag_field == field]
+
+
+def _literals(annotation: Any) -> list[str]:
+    """The values inside an annotation that is a ``Literal``."""
+    parts = typing.get_args(annotation)
+    if typing.get_origin(annotation) is typing.Literal:
+        return list(map(str, parts))
+    return [value for part in parts for value in _literals(part)]

@@ -5,107 +5,37 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
 import pytest
+from commands import CHAOSSPOT, QUICK, Cli, attacking, cli_in, of_run, read_until, within
 
 from chaosspot import content
 
-CHAOSSPOT = Path(sys.executable).with_name("chaosspot")
-QUICK = "suites/schedules/kill-and-replace"
-
 
 @pytest.fixture
-def cli(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run the command in an empty folder."""
-    monkeypatch.setenv("CHAOSSPOT_STATE_HOME", str(tmp_path / "state"))
-    work = tmp_path / "work"
-    work.mkdir()
-
-    def run(*argv: object, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [CHAOSSPOT, *map(str, argv)],
-            cwd=work,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
-
-    return run
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    return cli_in(tmp_path, monkeypatch)
 
 
-@contextmanager
-def attacking(tmp_path: Path, *argv: str, schedule: str = QUICK) -> Iterator[subprocess.Popen[str]]:
-    """``chaosspot attack`` in the background, in a folder of its own."""
-    work = tmp_path / "work"
-    work.mkdir(exist_ok=True)
-    with (
-        open(work / "out", "w") as out,
-        subprocess.Popen(
-            [CHAOSSPOT, "attack", schedule, "--trainer", "minimal", *argv],
-            cwd=work,
-            stdout=out,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        ) as process,
-    ):
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def of_run(state: Path) -> list[psutil.Process]:
-    """Live processes of any run whose leases are kept in ``state``."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            mine = process.environ().get("CHAOSSPOT_STATE_HOME") == str(state)
-            # A node's own processes have a cookie, which begins with the lease's name.
-            cookie = process.environ().get("CHAOSSPOT_RUN", "")
-            lease = any(part.name in cookie for part in (state / "leases").glob("*") if cookie)
-            if (mine or lease) and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found
-
-
-def within(limit_s: float, done: Callable[[], bool]) -> bool:
-    end = time.monotonic() + limit_s
-    while time.monotonic() < end:
-        if done():
-            return True
-        time.sleep(0.05)
-    return done()
-
-
-def test_a_passing_attack_exits_0_and_says_so(cli: Callable) -> None:
+def test_a_passing_attack_exits_0_and_says_so(cli: Cli) -> None:
     done = cli("attack", QUICK, "--trainer", "minimal", "--seed", 1)
     assert done.returncode == 0, done.stderr
     assert "pass  kill-and-replace on minimal, seed 1" in done.stdout
     assert "state equal to the twin's" in done.stdout
 
 
-def test_a_failing_attack_exits_1_and_names_the_primary_finding(cli: Callable) -> None:
+def test_a_failing_attack_exits_1_and_names_the_primary_finding(cli: Cli) -> None:
     done = cli("attack", QUICK, "--trainer", "hanging", "--seed", 1)
     assert done.returncode == 1, done.stderr
     assert "because of progress" in done.stdout
     assert "replay: chaosspot replay " in done.stdout
 
 
-def test_json_is_all_there_is_on_standard_output(cli: Callable) -> None:
+def test_json_is_all_there_is_on_standard_output(cli: Cli) -> None:
     done = cli("attack", QUICK, "--trainer", "minimal", "--repeat", 2, "--seed", 4, "--json")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
@@ -113,7 +43,7 @@ def test_json_is_all_there_is_on_standard_output(cli: Callable) -> None:
     assert [verdict["seed"] for verdict in result["verdicts"]] == [4, 5]
 
 
-def test_judge_and_replay_take_a_run(cli: Callable) -> None:
+def test_judge_and_replay_take_a_run(cli: Cli) -> None:
     assert cli("attack", QUICK, "--trainer", "minimal", "--seed", 1).returncode == 0
     judged = cli("judge", "runs/latest", "--json")
     assert judged.returncode == 0
@@ -145,7 +75,7 @@ def test_judge_and_replay_take_a_run(cli: Callable) -> None:
     ],
 )
 def test_bad_input_gives_one_clear_message(
-    cli: Callable, argv: list[str], code: int, message: str
+    cli: Cli, argv: list[str], code: int, message: str
 ) -> None:
     done = cli(*argv)
     assert done.returncode == code, (done.stdout, done.stderr)
@@ -153,7 +83,7 @@ def test_bad_input_gives_one_clear_message(
     assert "Traceback" not in done.stderr
 
 
-def test_a_command_that_does_not_exist_is_named(cli: Callable, tmp_path: Path) -> None:
+def test_a_command_that_does_not_exist_is_named(cli: Cli, tmp_path: Path) -> None:
     description = tmp_path / "mine.toml"
     description.write_text('command = ["/no/such/trainer"]')
     done = cli("attack", QUICK, "--trainer", description)
@@ -192,14 +122,14 @@ def test_a_fault_that_this_machine_cannot_make_exits_4_before_anything_runs(
     assert not list(tmp_path.iterdir())
 
 
-def test_exit_codes_are_documented(cli: Callable) -> None:
+def test_exit_codes_are_documented(cli: Cli) -> None:
     done = cli("--help")
     assert done.returncode == 0
     for meaning in ("0 pass", "1 fail", "2 usage", "3 unknown", "130 interrupted"):
         assert meaning in " ".join(done.stdout.replace("│", " ").split())
 
 
-def test_settings_are_shown_with_their_origin_and_used(cli: Callable, tmp_path: Path) -> None:
+def test_settings_are_shown_with_their_origin_and_used(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "work" / "chaosspot.toml").write_text('trainer = "minimal"\nruns = "kept"')
     shown = json.loads(cli("config", "--json").stdout)
     assert shown["trainer"]["value"] == "minimal"
@@ -210,21 +140,21 @@ def test_settings_are_shown_with_their_origin_and_used(cli: Callable, tmp_path: 
     assert list((tmp_path / "work" / "kept").glob("*-kill-and-replace-1"))
 
 
-def test_the_catalogue_is_listed_and_shown(cli: Callable) -> None:
+def test_the_catalogue_is_listed_and_shown(cli: Cli) -> None:
     listed = json.loads(cli("faults", "--json").stdout)
     assert set(listed) == set(content.names("faults"))
     assert "all workers of zone b" in cli("faults", "show", "zone-loss").stdout
     assert 'kind = "kill"' in cli("faults", "show", "zone-loss", "--toml").stdout
 
 
-def test_the_doctor_finds_this_machine_fit(cli: Callable) -> None:
+def test_the_doctor_finds_this_machine_fit(cli: Cli) -> None:
     done = cli("doctor", "--json")
     assert done.returncode == 0, done.stdout
     assert all(check["ok"] for check in json.loads(done.stdout) if check.get("needed", True))
 
 
 def test_a_full_disk_is_one_clear_message(
-    cli: Callable, tmp_path: Path, request: pytest.FixtureRequest
+    cli: Cli, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     small = tmp_path / "small"
     small.mkdir()
@@ -236,25 +166,6 @@ def test_a_full_disk_is_one_clear_message(
     assert done.returncode == 3, (done.stdout, done.stderr)
     assert "No space left on device" in done.stderr
     assert "Traceback" not in done.stderr
-    assert cli("cleanup").stdout == "nothing to heal\n"
-
-
-def test_ctrl_c_heals_and_keeps_what_was_recorded(cli: Callable, tmp_path: Path) -> None:
-    with attacking(tmp_path) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if "committed by" in line:
-                break
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=20)
-    assert process.returncode == 130
-    assert "interrupted" in said
-    assert "Traceback" not in said
-    assert of_run(tmp_path / "state") == []
-    judged = cli("judge", "runs/latest", "--json")
-    assert judged.returncode == 3
-    findings = json.loads(judged.stdout)["findings"]
-    assert any("interrupted" in finding["message"] for finding in findings)
     assert cli("cleanup").stdout == "nothing to heal\n"
 
 
@@ -286,15 +197,12 @@ def test_sigkill_at_any_moment_leaves_nothing(
 
 
 def test_the_next_attack_names_what_it_healed(
-    cli: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CHAOSSPOT_STATE_HOME", str(tmp_path / "state"))
     (tmp_path / "elsewhere").mkdir()
     with attacking(tmp_path / "elsewhere", "--seed", "1") as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if "committed by" in line:
-                break
+        read_until(process, "committed by")
         process.kill()
     assert within(5.0, lambda: of_run(tmp_path / "state") == [])
     done = cli("attack", QUICK, "--trainer", "minimal", "--seed", 1)

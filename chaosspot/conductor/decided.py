@@ -25,21 +25,28 @@ def decided(evidence: Evidence, *, now: float, settle_steps: int) -> bool:
 
     True when all faults have acted and healed, every loss was recovered from and caught up with,
     every replacement has committed and ``settle_steps`` steps came after; or when a bound is
-    exceeded already.
+    exceeded by half of it, after all faults have healed: who is slow is told apart from who
+    never comes back.
     """
     if not evidence.faults or not all(view.healed or view.missed for view in evidence.faults):
         return False
     if all(view.missed for view in evidence.faults):
         return True
-    patience_s = bound_s(evidence) or evidence.trainer.timeouts.stall_s
-    settled_t = max((view.healed.t for view in evidence.faults if view.healed), default=0.0)
+    bound = bound_s(evidence)
+    patience_s = evidence.trainer.timeouts.stall_s if bound is None else bound
+    healed_t = max((view.healed.t for view in evidence.faults if view.healed), default=0.0)
+    settled_t = healed_t
+
+    def overdue(since_t: float) -> bool:
+        return now > max(since_t + patience_s, healed_t) + (bound or 0.0) / 2
+
     for loss in evidence.episodes:
         if loss.start_t is None:
             if _replacements_missing(evidence):
                 return False  # capacity is still to come
-            return now - loss.effect_t > patience_s
+            return overdue(loss.effect_t)
         if loss.recovered is None:
-            return now - loss.start_t > patience_s
+            return overdue(loss.start_t)
         if loss.caught_up is None:  # repeating what was lost takes as long as it takes
             return now - evidence.commits[-1].t > patience_s
         settled_t = max(settled_t, loss.caught_up.t, loss.recovered.t)

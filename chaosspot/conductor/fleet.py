@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Iterable
@@ -22,6 +23,9 @@ from chaosspot.services.metadata import Instance, MetadataService
 from chaosspot.trainers import Trainer
 
 __all__ = ["Fleet", "StartError", "free_loopback_address", "last_lines"]
+
+
+_LAST_BYTES = 1 << 16  # logs may be huge
 
 
 class StartError(RuntimeError):
@@ -144,7 +148,10 @@ class Fleet:
         try:
             await self.cluster.start(node, launch)
         except OSError as error:
-            raise StartError(f"{node.name} cannot start {launch.argv[0]!r}: {error}") from error
+            said = error.strerror or ""
+            if error.errno == errno.EOWNERDEAD or not said.startswith(node.name):
+                raise  # its supervisor died, or the disk is full: the command is not to blame
+            raise StartError(said) from error
         self._tasks.start_soon(self._watch, node, command)
 
     async def _watch(self, node: s.Node, command: tuple[str, ...]) -> None:
@@ -235,6 +242,9 @@ def free_loopback_address(seed: str) -> str:
 def last_lines(log: Path, count: int = 20) -> str:
     """The end of a log file, for an error that must show its evidence."""
     try:
-        return os.linesep.join(log.read_text(errors="replace").splitlines()[-count:]) or "(empty)"
+        with log.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _LAST_BYTES))
+            text = file.read().decode(errors="replace")
     except OSError as error:
         return f"({error.strerror})"
+    return os.linesep.join(text.splitlines()[-count:]) or "(empty)"

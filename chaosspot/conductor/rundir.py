@@ -7,9 +7,13 @@ trainer saved, unless the run passed.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import platform
+import re
 import sys
+import warnings
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -18,18 +22,38 @@ import msgspec
 
 from chaosspot import history, schedule, toml
 from chaosspot.oracles import Evidence
+from chaosspot.oracles.comparison import Comparison
 from chaosspot.trainers import Trainer
+from chaosspot.undo.state import naming
 from chaosspot.verdict import Verdict
 
-__all__ = ["RunError", "create", "evidence_of", "machine", "write", "write_environment"]
+__all__ = [
+    "LostError",
+    "RunError",
+    "check_present",
+    "create",
+    "evidence_of",
+    "machine",
+    "read_verdict",
+    "write",
+    "write_environment",
+]
+
+_OURS = re.compile(r"\d{8}T\d{6}Z-[^/]+")  # what a link that we made says
 
 
 class RunError(RuntimeError):
     """A run directory cannot be made, written or read."""
 
 
+class LostError(RuntimeError):
+    """The directory of a run was removed while it ran; there is nothing to judge."""
+
+
 def create(runs: Path, name: str, seed: int) -> Path:
     """Make ``<runs>/<utc>-<name>-<seed>/`` exclusively and point ``latest`` to it.
+
+    A ``latest`` that is not our link is left alone, with a warning.
 
     Raises:
         RunError: with the path and the reason.
@@ -50,14 +74,43 @@ def create(runs: Path, name: str, seed: int) -> Path:
     raise RunError(f"{str(runs)!r} holds a thousand runs named {stamp}-{name}-{seed}")
 
 
+def check_present(run: Path, error: Exception | None = None) -> None:
+    """See that the files of a live run are where they were made.
+
+    Raises:
+        LostError: from ``error``, which is then no more than a consequence.
+    """
+    paths = [run, run / "history.jsonl"]
+    if error is None:
+        paths.append(run / "events")
+    missing = [path for path in paths if not path.exists()]
+    if isinstance(error, FileNotFoundError) and run in Path(str(error.filename)).parents:
+        missing.append(Path(str(error.filename)))  # it is being removed
+    if missing:
+        raise LostError(
+            f"{str(missing[0])!r} was removed while the trainer ran: there is nothing to judge; "
+            "everything is healed"
+        ) from error
+
+
 def write(path: Path, data: bytes) -> None:
-    """Write a file so that it is whole or absent, also after a crash."""
+    """Write a file so that it is whole or absent, also after a crash.
+
+    Raises:
+        OSError: with the path.
+    """
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with draft.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    try:
+        with naming(path):
+            with draft.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise
 
 
 def write_environment(run: Path, backend: str) -> None:
@@ -103,6 +156,10 @@ def evidence_of(run: Path) -> Evidence:
             trainer=toml.read(run / "trainer.toml", Trainer),
             twin=history.read(twin) if twin.is_file() else None,
             twins_agree=not (run / "twin-differs.jsonl").is_file(),
+            more_twins=tuple(history.read(path) for path in sorted(run.glob("twin-[0-9].jsonl"))),
+            final=msgspec.json.decode(final.read_bytes(), type=Comparison)
+            if (final := run / "final.json").is_file()
+            else None,
         )
     except OSError as error:
         raise RunError(f"{str(run)!r} is no run: {error.filename}: {error.strerror}") from error
@@ -125,10 +182,21 @@ def read_verdict(run: Path) -> Verdict:
 
 
 def _point(link: Path, target: str) -> None:
+    """Let ``link`` lead to ``target``, unless it is something that others made."""
+    mine = _OURS.fullmatch(os.readlink(link)) if link.is_symlink() else not os.path.lexists(link)
     draft = link.with_name(f".latest.{os.getpid()}")
-    draft.unlink(missing_ok=True)
-    draft.symlink_to(target)
-    draft.replace(link)
+    try:
+        if not mine:
+            raise FileExistsError(errno.EEXIST, "it is no link that chaosspot made")
+        draft.unlink(missing_ok=True)
+        draft.symlink_to(target)
+        draft.replace(link)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+        # Without the run's name: said once, however many runs there are.
+        text = f"{str(link)!r} is left alone and leads to no new run: {error.strerror}"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 def _version(package: str) -> str:

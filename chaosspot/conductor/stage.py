@@ -20,6 +20,7 @@ from chaosspot.conductor.decided import decided, ready_t
 from chaosspot.conductor.feed import Feed
 from chaosspot.conductor.fleet import Fleet, StartError, free_loopback_address, last_lines
 from chaosspot.conductor.points import Points
+from chaosspot.conductor.rundir import check_present
 from chaosspot.conductor.tail import Tail
 from chaosspot.inject import inject
 from chaosspot.oracles import Evidence
@@ -79,12 +80,13 @@ class Stage:
         try:
             async with (
                 self._control() as points,
-                MetadataService(run=self._lease.id) as metadata,
+                self._metadata() as metadata,
                 ProcessCluster(run=self._folder, lease=self._lease) as cluster,
                 anyio.create_task_group() as tasks,
             ):
                 await tasks.start(points.serve)
                 tasks.start_soon(self._read, tail)
+                tasks.start_soon(self._heed_guardian)
                 self._points = points
                 self._fleet = Fleet(
                     folder=self._folder,
@@ -150,6 +152,22 @@ class Stage:
         finally:
             shutil.rmtree(folder)
             self._lease.kept(token)
+
+    @asynccontextmanager
+    async def _metadata(self) -> AsyncIterator[MetadataService]:
+        """The metadata service, which closes its listeners even when the run is cancelled."""
+        service = await MetadataService(run=self._lease.id).__aenter__()
+        try:
+            yield service
+        finally:
+            with anyio.CancelScope(shield=True):
+                await service.__aexit__(None, None, None)
+
+    async def _heed_guardian(self) -> None:
+        """End the run when its guardian dies: nothing that it did would be undone for certain."""
+        while (death := self._lease.death()) is None:
+            await anyio.wait_readable(self._lease.control)
+        raise OSError(death)
 
     # Faults.
 
@@ -218,14 +236,16 @@ class Stage:
         highest = 0
         while True:
             await self._feed.change(within_s=0.25)
+            check_present(self._folder)
             now = time.monotonic()
             if self._feed.highest_step > highest:
                 highest, last_commit_t = self._feed.highest_step, now
-            if self._steps is not None and highest >= self._steps:
+            to_end = self._trainer.final is not None  # all is looked at when it has ended by itself
+            if self._steps is not None and highest >= self._steps and not to_end:
                 return "steps"
             if not self._fleet.workers_alive and not self._fleet.capacity_coming:
-                return "exited" if self._failed_node() else "finished"
-            if not self._unhealed and now - judged_t > _JUDGE_S:
+                return self._end_of_all()
+            if not to_end and not self._unhealed and now - judged_t > _JUDGE_S:
                 judged_t = now
                 if decided(self._evidence(), now=now, settle_steps=settle_steps):
                     return "decided"
@@ -236,6 +256,17 @@ class Stage:
                 return "stall timeout"
             if now - start_t > limits.run_s:
                 return "run timeout"
+
+    def _end_of_all(self) -> str:
+        """Why no worker is left."""
+        if self._failed_node():
+            return "exited"
+        hit = {n for r in self._feed.records if isinstance(r, h.FaultInjected) for n in r.nodes}
+        foreign = any(
+            isinstance(record, h.NodeGone) and not record.by_itself and record.node not in hit
+            for record in self._feed.records
+        )
+        return "nodes were ended from outside" if foreign else "finished"
 
     def _failed_node(self) -> str:
         """The first worker that ended by itself with an exit code other than 0."""

@@ -10,27 +10,33 @@ from typing import BinaryIO
 import msgspec
 
 from chaosspot import history as h
+from chaosspot.conductor.lines import Line, Lines
 from chaosspot.conductor.own import own
 from chaosspot.probe import boot_id
 from chaosspot.trainers import Patterns
 
-__all__ = ["Tail"]
+__all__ = ["MOST_OUTPUT_BYTES", "Tail"]
 
 _MOST_STEPS = 10**12
+_MOST_EVENT_BYTES = 16 << 20  # each micro-shard of a step may have its count in it
+MOST_OUTPUT_BYTES = 64 << 10  # longer lines of output are matched by their beginning alone
+_READ_BYTES = 1 << 20
 
 
 class Tail:
     """The complete lines of all files of a directory, each once.
 
     Events files hold JSON lines. Where ``patterns`` are given, node logs are read by them
-    instead. A line without its newline is not yet written, or torn by a kill, and is left out.
+    instead; a carriage return ends a line of those too. A line without its end is not yet
+    written, or torn by a kill, and is left out. Memory is bounded: of a line of output longer than
+    64 KiB the beginning counts, and an event longer than 16 MiB is no event.
     """
 
     def __init__(self, *, events: Path, logs: Path, patterns: Patterns | None) -> None:
         self._folder, self._pattern = (logs, "*.log") if patterns else (events, "*.jsonl")
         self._patterns = patterns
         self._files: dict[Path, BinaryIO] = {}
-        self._pending: dict[Path, bytes] = {}
+        self._lines: dict[Path, Lines] = {}
 
     def poll(self) -> Iterator[h.Record]:
         """Records of the lines completed since the last call."""
@@ -39,10 +45,11 @@ class Tail:
                 if not path.is_file():  # opening a pipe would wait for its writer
                     continue
                 self._files[path] = path.open("rb")
-                self._pending[path] = b""
-            data = self._pending[path] + self._files[path].read()
-            *lines, self._pending[path] = data.split(b"\n")
-            for line in lines:
+                self._lines[path] = Lines(
+                    returns=self._patterns is not None,
+                    most_bytes=MOST_OUTPUT_BYTES if self._patterns else _MOST_EVENT_BYTES,
+                )
+            for line in self._completed(path):
                 record = self._log_line(path, line) if self._patterns else self._event(path, line)
                 if record is not None:
                     yield record
@@ -51,17 +58,23 @@ class Tail:
         for file in self._files.values():
             file.close()
 
-    def _event(self, path: Path, line: bytes) -> h.Record:
+    def _completed(self, path: Path) -> Iterator[Line]:
+        while data := self._files[path].read(_READ_BYTES):
+            yield from self._lines[path].feed(data)
+
+    def _event(self, path: Path, line: Line) -> h.Record:
         try:
-            fields = msgspec.json.decode(line, type=dict)
+            if line.cut:
+                raise ValueError(f"longer than {_MOST_EVENT_BYTES} bytes")
+            fields = msgspec.json.decode(line.data, type=dict)
             record = h.decode({**fields, "seq": 0, "t_seen": time.monotonic()})
             _check(path, record)
         except (ValueError, TypeError, RecursionError) as error:
-            return _malformed(path, line.decode(errors="replace"), error)
+            return _malformed(path, line.data[:1000].decode(errors="replace"), error)
         return record
 
-    def _log_line(self, path: Path, line: bytes) -> h.Record | None:
-        text = line.decode(errors="replace")
+    def _log_line(self, path: Path, line: Line) -> h.Record | None:
+        text = line.data.decode(errors="replace")
         fields = self._patterns.parse(text) if self._patterns else None
         if fields is None:
             return None

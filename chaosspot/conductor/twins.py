@@ -6,17 +6,22 @@ import contextlib
 import hashlib
 import importlib.util
 import os
-from pathlib import Path
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 
 import msgspec
 
 from chaosspot import content, history, toml
+from chaosspot.conductor.pruning import prune, touch
 from chaosspot.conductor.rundir import machine
+from chaosspot.conductor.weights import compare
 from chaosspot.oracles.lineage import Lineage
 from chaosspot.schedule import ClusterSpec
-from chaosspot.trainers import Trainer
+from chaosspot.trainers import Final, Trainer
 
-__all__ = ["cache_path", "cached", "code", "differ", "goal", "keep", "reaches"]
+__all__ = ["Twin", "cache_path", "cached", "code", "differ", "goal", "keep", "reaches"]
 
 
 def goal(steps: int) -> int:
@@ -24,8 +29,16 @@ def goal(steps: int) -> int:
     return -(-(steps + steps // 4) // 50) * 50
 
 
-def cache_path(trainer: Trainer, cluster: ClusterSpec) -> Path:
-    """Where the twin of a trainer on a cluster is kept on this machine.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Twin:
+    """An undisturbed run: its history, and where its final checkpoint would be, if it has one."""
+
+    history: bytes
+    checkpoint: Path | None = None
+
+
+def cache_path(trainer: Trainer, cluster: ClusterSpec, number: int = 1) -> Path:
+    """Where the twin of a trainer on a cluster is kept on this machine; there may be several.
 
     The name depends on everything the result does: the description, the code it runs, the
     cluster, the processor and the libraries.
@@ -37,16 +50,21 @@ def cache_path(trainer: Trainer, cluster: ClusterSpec) -> Path:
     for file in code(trainer):
         key.update(str(file).encode() + b"\0" + file.read_bytes())
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "chaosspot" / "twins" / f"{trainer.name}-{key.hexdigest()}.jsonl"
+    name = f"{trainer.name}-{key.hexdigest()}" + (f"-{number}" if number > 1 else "")
+    return Path(base) / "chaosspot" / "twins" / f"{name}.jsonl"
 
 
-def cached(path: Path, steps: int) -> bytes | None:
-    """The kept twin, if it reaches ``steps``."""
+def cached(path: Path, steps: int, final: Final | None = None) -> Twin | None:
+    """The kept twin, if it reaches ``steps`` and has the checkpoint that is asked for."""
+    checkpoint = _beside(path, final.checkpoint) if final else None
     try:
         data = path.read_bytes()
-        return data if reaches(data, steps) else None
+        if reaches(data, steps) and (checkpoint is None or checkpoint.exists()):
+            touch(path)
+            return Twin(history=data, checkpoint=checkpoint)
     except (OSError, ValueError):
-        return None
+        pass
+    return None
 
 
 def reaches(data: bytes, steps: int) -> bool:
@@ -54,26 +72,55 @@ def reaches(data: bytes, steps: int) -> bool:
     return max(_chain(data), default=0) >= steps
 
 
-def differ(one: bytes, other: bytes) -> bool:
-    """Whether two twins' states differ after any step that both reached."""
-    left, right = _chain(one), _chain(other)
-    return any(left[step].digest != right[step].digest for step in left.keys() & right.keys())
+def differ(one: Twin, other: Twin, *, ignore: Iterable[str] = ()) -> bool:
+    """Whether two twins' states differ after any step that both reached, or their checkpoints."""
+    left, right = _chain(one.history), _chain(other.history)
+    if any(left[step].digest != right[step].digest for step in left.keys() & right.keys()):
+        return True
+    if one.checkpoint is None or other.checkpoint is None:
+        return False
+    found = compare("", one.checkpoint, other.checkpoint, ignore=ignore).difference
+    return found is not None and bool(found.unequal or found.only_here or found.only_there)
 
 
 def _chain(data: bytes) -> dict[int, history.Commit]:
     return Lineage(history.parse(data)).commits
 
 
-def keep(path: Path, data: bytes) -> None:
+def keep(path: Path, twin: Twin) -> None:
     """Put a twin into the cache; one that cannot be written is only not kept."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_bytes(data)
+        if twin.checkpoint is not None:  # first, because the history says that all is there
+            _copy(twin.checkpoint, draft)
+            _remove(kept := _beside(path, twin.checkpoint.name))
+            draft.replace(kept)
+        draft.write_bytes(twin.history)
         draft.replace(path)
+        prune(path.parent)
     except OSError:
         with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
+            _remove(draft)
+
+
+def _beside(path: Path, checkpoint: str) -> Path:
+    """Where the checkpoint of the twin at ``path`` is kept: its suffix says how it is read."""
+    return path.with_name(f"{path.stem}.{PurePosixPath(checkpoint).name}")
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, target)
+    else:
+        shutil.copyfile(source, target)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def code(trainer: Trainer) -> list[Path]:

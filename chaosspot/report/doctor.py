@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from chaosspot.undo.state import leases
+from chaosspot.undo.state import StateError, ready
 
 __all__ = ["Check", "examine"]
 
@@ -67,13 +67,11 @@ def _loopback() -> Check:
 
 def _state() -> Check:
     what = "state directory, for leases and undo records"
-    home = leases()
     try:
-        home.mkdir(parents=True, exist_ok=True)
-        ok = os.access(home, os.W_OK | os.X_OK)
-    except OSError as error:
-        return Check(what=what, ok=False, found=f"{home}: {error.strerror}")
-    return Check(what=what, ok=ok, found=f"{home}{'' if ok else ' is not writable'}")
+        home = ready()
+    except StateError as error:
+        return Check(what=what, ok=False, found=str(error))
+    return Check(what=what, ok=True, found=str(home))
 
 
 def _disk() -> Check:

@@ -11,6 +11,7 @@ import msgspec
 
 from chaosspot.conductor.rundir import RunError, read_verdict
 from chaosspot.verdict import Outcome, Verdict
+from chaosspot.words import count
 
 __all__ = ["Change", "Summary", "compare", "load_runs", "summarise"]
 
@@ -112,13 +113,14 @@ def load_runs(paths: Iterable[Path]) -> list[Verdict]:
 
 def _outcomes(name: str, base: Sequence[Verdict], new: Sequence[Verdict]) -> Change:
     before, after = _passed(base), _passed(new)
+    runs = count(len(new), "run")
     return Change(
         schedule=name,
         figure="outcome",
         base=before,
         new=after,
         worse=after < before,
-        reason=f"{after:.0%} of {len(new)} runs passed, {before:.0%} of {len(base)} before",
+        reason=f"{after:.0%} of {runs} passed, {before:.0%} of {len(base)} before",
     )
 
 

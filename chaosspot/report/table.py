@@ -10,6 +10,7 @@ from rich.table import Table
 
 from chaosspot.report.statistics import summarise
 from chaosspot.verdict import Finding, Outcome, Verdict
+from chaosspot.words import count, plain
 
 __all__ = ["print_summary", "print_verdict"]
 
@@ -25,20 +26,21 @@ def print_verdict(verdict: Verdict, console: Console) -> None:
         causes = ", ".join(finding.caused_by)
         cause = f" [dim](follows from {causes})[/]" if causes else ""
         table.add_row(
-            finding.oracle,
+            _literal(finding.oracle),
             _coloured(finding.outcome),
-            _amount(finding.measured, finding.unit),
-            _amount(finding.bound, finding.unit),
+            _literal(_amount(finding.measured, finding.unit)),
+            _literal(_amount(finding.bound, finding.unit)),
             escape(finding.message) + cause,
         )
     console.print(table)
     console.print(_figures(verdict))
-    head = f"{_coloured(verdict.outcome)}  {verdict.schedule} on {verdict.trainer}"
-    console.print(f"[bold]{head}[/], seed {verdict.seed}")
+    what = f"{_literal(verdict.schedule)} on {_literal(verdict.trainer)}"
+    console.print(f"[bold]{_coloured(verdict.outcome)}  {what}[/], seed {verdict.seed}")
     primary = verdict.primary
     if primary is not None:
-        console.print(f"  because of [bold]{primary.oracle}[/]: {escape(primary.message)}")
-        console.print(f"  replay: {escape(verdict.replay)}", soft_wrap=True)
+        oracle, message = _literal(primary.oracle), escape(primary.message)
+        console.print(f"  because of [bold]{oracle}[/]: {message}")
+        console.print(f"  replay: {_literal(verdict.replay)}", soft_wrap=True)
     console.print()
 
 
@@ -51,19 +53,19 @@ def print_summary(verdicts: Sequence[Verdict], console: Console) -> None:
         measured = verdict.measured
         primary: Finding | None = verdict.primary
         table.add_row(
-            verdict.schedule,
+            _literal(verdict.schedule),
             str(verdict.seed),
             _coloured(verdict.outcome),
             _amount(measured.get("recovery_s"), "s"),
             _amount(measured.get("catch_up_s"), "s"),
             _amount(measured.get("rework_steps"), "steps"),
             _share(measured.get("goodput")),
-            escape(primary.oracle) if primary else "",
+            _literal(primary.oracle) if primary else "",
         )
     console.print(table)
     for name in dict.fromkeys(v.schedule for v in verdicts):
         for line in _spread([v for v in verdicts if v.schedule == name]):
-            console.print(f"{name}: {line}", highlight=False)
+            console.print(f"{_literal(name)}: {line}", highlight=False)
     counts = [(o, sum(v.outcome is o for v in verdicts)) for o in Outcome]
     console.print(", ".join(f"{count} {_coloured(outcome)}" for outcome, count in counts if count))
 
@@ -76,7 +78,7 @@ def _spread(verdicts: Sequence[Verdict]) -> Iterator[str]:
         yield (
             f"{summary.figure} median {summary.median:.3g} "
             f"(95 % {summary.low:.3g} to {summary.high:.3g}), "
-            f"worst {summary.worst:.3g} of {summary.runs} runs"
+            f"worst {summary.worst:.3g} of {count(summary.runs, 'run')}"
         )
 
 
@@ -88,7 +90,7 @@ def _figures(verdict: Verdict) -> str:
         f"rework {_amount(measured.get('rework_steps'), 'steps')}, "
         f"goodput {_share(measured.get('goodput'))} "
         f"of {_amount(measured.get('billed_node_s'), 'node-seconds')}, "
-        f"{measured.get('steps', 0)} steps"
+        f"{count(measured.get('steps', 0), 'step')}"
     )
 
 
@@ -99,8 +101,18 @@ def _coloured(outcome: Outcome) -> str:
 def _amount(value: float | None, unit: str) -> str:
     if value is None:
         return "-"
-    number = f"{value:.2f}" if unit == "s" else f"{value:.0f}"
-    return f"{number} {unit}".strip()
+    if unit == "s":
+        return f"{round(value, 2) + 0.0:.2f} s"  # without the minus of a rounded -0.0
+    if unit == "%":
+        return f"{value:.1f} %"
+    if unit.endswith("s"):
+        return count(round(value), unit.removesuffix("s"))
+    return f"{value:.0f} {unit}".strip()
+
+
+def _literal(text: str) -> str:
+    """Text from a file or a name: neither markup nor more than one line."""
+    return escape(plain(text))
 
 
 def _share(value: float | None) -> str:

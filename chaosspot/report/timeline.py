@@ -18,13 +18,15 @@ from chaosspot.schedule import (
     Terminate,
     Trigger,
 )
+from chaosspot.words import count, plain
 
 __all__ = ["explain"]
 
 
 def explain(name: str, schedule: Schedule) -> str:
     """What a schedule does, line by line; plain text."""
-    lines = [f"{name}: {schedule.title}" if schedule.title else name, ""]
+    title = plain(schedule.title)
+    lines = [f"{plain(name)}: {title}" if title else plain(name), ""]
     for label, text in (
         ("imitates", schedule.imitates),
         ("does not prove", schedule.does_not_prove),
@@ -48,9 +50,9 @@ def explain(name: str, schedule: Schedule) -> str:
 def _cluster(schedule: Schedule) -> Iterator[str]:
     label = "cluster"
     for group in schedule.cluster.group:
-        zones = ", ".join(group.zones)
-        plural = "s" if len(group.zones) > 1 else ""
-        yield f"{label:14}  {group.count} {group.pool} nodes {group.family} in zone{plural} {zones}"
+        nodes = count(group.count, f"{group.pool} node")
+        zones = f"{'zone' if len(group.zones) == 1 else 'zones'} {', '.join(group.zones)}"
+        yield f"{label:14}  {nodes} {group.family} in {zones}"
         label = ""
 
 
@@ -100,7 +102,7 @@ def _what(fault: FaultKind) -> Iterator[str]:
             yield f"+0 s  the flash of {whom} has no space left"
             yield f"+{fault.duration_s:g} s  it has again"
         case Grow():
-            yield f"+0 s  {fault.count} more nodes like the first"
+            yield f"+0 s  {count(fault.count, 'more node')} like the first"
     if fault.replace_after_s is not None:
         later = f", its trainer {fault.start_delay_s:g} s later" if fault.start_delay_s else ""
         yield f"+{fault.replace_after_s:g} s  after each is gone: a new node{later}"
@@ -114,7 +116,7 @@ def _whom(target: Target | None, on: Trigger) -> str:
     keys = ("zone", "family", "pool")
     kind = ", ".join(f"{key} {value}" for key in keys if (value := getattr(target, key)))
     if target.count is not None:
-        amount = f"{target.count} {target.role}{'s' if target.count > 1 else ''}"
+        amount = count(target.count, target.role)
     elif target.fraction is not None:
         amount = f"{100 * target.fraction:g} % of the {target.role}s"
     else:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from chaosspot.undo.kinds import Directory, Mount, Paused, ProcessTree, Undo
     from chaosspot.undo.lease import Lease
     from chaosspot.undo.recovery import Healed, heal_dead_runs
+    from chaosspot.undo.state import StateError
 
 _HOME = {
     "Directory": "chaosspot.undo.kinds",
@@ -25,6 +26,7 @@ _HOME = {
     "Mount": "chaosspot.undo.kinds",
     "Paused": "chaosspot.undo.kinds",
     "ProcessTree": "chaosspot.undo.kinds",
+    "StateError": "chaosspot.undo.state",
     "Undo": "chaosspot.undo.kinds",
     "heal_dead_runs": "chaosspot.undo.recovery",
 }
@@ -36,6 +38,7 @@ __all__ = [
     "Mount",
     "Paused",
     "ProcessTree",
+    "StateError",
     "Undo",
     "heal_dead_runs",
 ]

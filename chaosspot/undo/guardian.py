@@ -27,6 +27,7 @@ if __name__ == "__main__":  # the interpreter was told to look nowhere but in th
 from chaosspot.undo import journal, procfs, state
 from chaosspot.undo.ending import Pace, become_subreaper, end, sweep
 from chaosspot.undo.procfs import Process
+from chaosspot.words import count
 
 __all__ = ["Guardian"]
 
@@ -156,7 +157,7 @@ def rescue(guardian: Guardian, directory: Path) -> state.Rescue:
     problems: list[str] = []
     try:
         if taken := guardian.end_all():  # first, because it is fast and leaves nothing out
-            healed.append(f"killed {len(taken)} processes")
+            healed.append(f"killed {count(len(taken), 'process', 'processes')}")
     except OSError as error:
         problems.append(str(error))
     promised, broken = journal.read(directory / "undo.jsonl")

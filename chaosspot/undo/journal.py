@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from chaosspot.undo.kinds import Undo
+from chaosspot.undo.state import naming
 
 __all__ = ["Journal", "heal", "read"]
 
@@ -28,6 +29,7 @@ class Journal:
     """The writer. Its methods may be called from any thread."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._lock = threading.Lock()
         self._open: dict[int, Undo] = {}
@@ -66,12 +68,13 @@ class Journal:
 
     def _write(self, line: _Line, *, durable: bool) -> None:
         data = msgspec.json.encode(line) + b"\n"
-        size = os.fstat(self._file).st_size
-        if os.write(self._file, data) != len(data):
-            os.ftruncate(self._file, size)
-            raise OSError(errno.ENOSPC, f"cannot record how to undo {line.undo or line.token}")
-        if durable:
-            os.fsync(self._file)
+        with naming(self._path):
+            size = os.fstat(self._file).st_size
+            if os.write(self._file, data) != len(data):
+                os.ftruncate(self._file, size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if durable:
+                os.fsync(self._file)
 
     def _drop_torn_line(self) -> None:
         """Nothing acted on a line that is not complete, and the next one must not fuse with it."""

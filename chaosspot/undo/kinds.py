@@ -14,6 +14,7 @@ import msgspec
 
 from chaosspot.undo import ending, mounts, pausing, procfs
 from chaosspot.undo.procfs import Process
+from chaosspot.words import count
 
 __all__ = ["OWN_MOUNTS", "Directory", "Mount", "Paused", "ProcessTree", "Undo"]
 
@@ -64,7 +65,8 @@ class ProcessTree(_Undo, frozen=True, tag="process-tree"):
         if not taken:
             return None
         pids = ", ".join(map(str, taken[:8])) + (", ..." if len(taken) > 8 else "")
-        return f"killed {len(taken)} {self.describe()}: {pids}"
+        who = f" (supervisor {self.supervisor})" if self.supervisor else ""
+        return f"killed {count(len(taken), 'process', 'processes')} of {self.name}{who}: {pids}"
 
 
 class Paused(_Undo, frozen=True, tag="paused"):
@@ -86,7 +88,8 @@ class Paused(_Undo, frozen=True, tag="paused"):
         tree = ending.members(root, procfs.TREE, self.cookie)
         asleep = [process for process in tree if procfs.stopped(process.pid)]
         pausing.go_on(asleep)
-        return f"resumed {len(asleep)} processes of {self.name}" if asleep else None
+        what = count(len(asleep), "process", "processes")
+        return f"resumed {what} of {self.name}" if asleep else None
 
 
 class Directory(_Undo, frozen=True, tag="directory"):

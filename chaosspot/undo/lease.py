@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -27,6 +28,7 @@ __all__ = ["Lease"]
 
 _GUARDIAN = Path(__file__).with_name("guardian.py")
 _ROOT = Path(__file__).parents[2]
+_DIES_S = 1.0  # its sockets are closed before it can be waited for
 _DISMISS_S = 15.0  # more than the guardian gives itself to end what is left
 
 
@@ -40,6 +42,8 @@ class Lease:
         """Not for callers: see :meth:`open`."""
         self.id = directory.name
         self.directory = directory
+        self.stuck: tuple[str, ...] = ()  # once closed: what could not be undone
+        self._death: str | None = None
         self._pid = os.getpid()
         self._lock = lock
         self._journal = Journal(directory / "undo.jsonl")
@@ -62,8 +66,7 @@ class Lease:
             argv=tuple(sys.argv),
             started_wall_s=now,
         )
-        home = state.leases()
-        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        home = state.ready()
         # Complete and locked before it has a name that others look for.
         hidden = home / f".new-{owner.id}"
         hidden.mkdir(mode=0o700)
@@ -86,11 +89,8 @@ class Lease:
         Raises:
             OSError: it could not be recorded, or the guardian is dead: do not do it.
         """
-        if self._guardian.poll() is not None:
-            raise OSError(
-                f"the guardian of {self.id} (pid {self._guardian.pid}) has ended with code "
-                f"{self._guardian.returncode}; see {self.directory / 'guardian.log'}"
-            )
+        if (death := self.death()) is not None:
+            raise OSError(death)
         return self._journal.promise(undo)
 
     def amend(self, token: int, undo: Undo) -> None:
@@ -100,6 +100,44 @@ class Lease:
     def kept(self, token: int) -> None:
         """What was promised is undone, and that was verified."""
         self._journal.kept(token)
+
+    @property
+    def control(self) -> socket.socket:
+        """Becomes readable when the guardian dies; only to be waited for."""
+        return self._control
+
+    def death(self) -> str | None:
+        """What became of the guardian, if it died or failed before it was dismissed.
+
+        Without one a run must end: nothing would be undone if the harness died too.
+        """
+        if self._death is None and self._lock >= 0 and self._deaf():
+            try:
+                self._guardian.wait(_DIES_S)
+            except subprocess.TimeoutExpired:
+                self._guardian.kill()
+                self._guardian.wait()
+            self._death = self._obituary()
+        return self._death
+
+    def _deaf(self) -> bool:
+        """Whether the guardian is gone, or has closed its ears, which is no better."""
+        try:
+            heard = self._control.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return self._guardian.poll() is not None
+        except OSError:
+            return True
+        return not heard
+
+    def _obituary(self, why: str = "") -> str:
+        code = self._guardian.returncode
+        how = f"killed by {signal.Signals(-code).name}" if code and code < 0 else f"code {code}"
+        said = ""
+        with contextlib.suppress(OSError):
+            said = (self.directory / "guardian.log").read_text(errors="replace").strip()[-300:]
+        who = f"the guardian of this run (pid {self._guardian.pid}) died"
+        return ": ".join(filter(None, (f"{who}, {how}", why, said)))
 
     def spawn(
         self, argv: Sequence[str], environment: Mapping[str, str], *, channel: int, log: int
@@ -138,6 +176,7 @@ class Lease:
         """
         if self._lock < 0 or os.getpid() != self._pid:
             return []
+        self.death()  # while it can be told from a dismissal
         lock, self._lock = self._lock, -1
         left, failed = [], []
         for token, undo in sorted(self._journal.open_promises().items(), reverse=True):
@@ -159,12 +198,16 @@ class Lease:
             self.directory.rename(hidden)
             shutil.rmtree(hidden, ignore_errors=True)
         os.close(lock)
+        self.stuck = tuple(failed)
         return left + failed
 
     def _dismiss(self) -> list[str]:
         """Ask the guardian to end what it still has below it, and to go."""
         left: list[str] = []
         with self._control:
+            if self._death is not None:
+                return [self._death]
+            problem = ""
             try:
                 self._control.settimeout(_DISMISS_S)
                 self._control.send(b'{"dismiss": true}')
@@ -172,10 +215,12 @@ class Lease:
                     left += msgspec.json.decode(answer, type=list[str])
                 self._guardian.wait(_DISMISS_S)
             except (OSError, subprocess.TimeoutExpired) as error:
+                problem = f"it did not go when it was dismissed ({error})"
                 self._guardian.kill()
-                code = self._guardian.wait()
-                who = f"the guardian (pid {self._guardian.pid}, code {code})"
-                left.append(f"{who} had failed: {error}")
+                self._guardian.wait()
+            if problem or self._guardian.returncode:
+                self._death = self._obituary(problem)
+                left.append(self._death)
         return left
 
     def __enter__(self) -> Self:

@@ -42,10 +42,12 @@ def heal_dead_runs() -> list[Healed]:
     """Undo what dead runs left, and tell what their guardians undid.
 
     Runs that live are not touched: they or their guardians hold the lock.
+
+    Raises:
+        StateError: the directory of all leases is none, or may not be read.
     """
     healed = []
-    home = state.leases()
-    for directory in sorted(home.iterdir()) if home.is_dir() else ():
+    for directory in _listed(state.leases()):
         if directory.name.startswith("."):
             _remove_abandoned(directory)
             continue
@@ -56,6 +58,16 @@ def heal_dead_runs() -> list[Healed]:
         finally:
             os.close(lock)
     return healed
+
+
+def _listed(home: Path) -> list[Path]:
+    try:
+        return sorted(home.iterdir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        what = f"the state directory {str(home)!r} cannot be used: {error.strerror}"
+        raise state.StateError(what) from error
 
 
 def _heal(directory: Path) -> Healed:

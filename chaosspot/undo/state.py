@@ -13,16 +13,33 @@ Per user and not per working directory: a start in any folder finds what a dead 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+import secrets
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-__all__ = ["Owner", "Rescue", "leases", "read", "take_lock", "write"]
+__all__ = [
+    "Owner",
+    "Rescue",
+    "StateError",
+    "leases",
+    "naming",
+    "read",
+    "ready",
+    "take_lock",
+    "write",
+]
 
 T = TypeVar("T")
+
+
+class StateError(RuntimeError):
+    """The state directory cannot be used: without it nothing may be done that has to be undone."""
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +71,37 @@ def leases() -> Path:
     return Path(home).expanduser().absolute() / "leases"
 
 
+def ready() -> Path:
+    """The directory of all leases, made if need be and tried out.
+
+    Raises:
+        StateError: no lease can be made there; names the path.
+    """
+    home = leases()
+    trial = home / f".new-{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        trial.mkdir(mode=0o700)
+        trial.rmdir()
+    except OSError as error:
+        raise StateError(
+            f"the state directory {str(home)!r} cannot be used: {error.strerror}; "
+            "CHAOSSPOT_STATE_HOME says where it is to be"
+        ) from error
+    return home
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """An error of writing names the file, which the system does not say."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
 def take_lock(directory: Path) -> int | None:
     """The lock of a lease as a descriptor to close; None if somebody holds it or it is gone."""
     path = directory / "lock"
@@ -75,11 +123,12 @@ def take_lock(directory: Path) -> int | None:
 def write(path: Path, value: msgspec.Struct) -> None:
     """Write a JSON file whole or not at all."""
     temporary = path.with_name(path.name + ".new")
-    with open(temporary, "wb") as file:
-        file.write(msgspec.json.encode(value) + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    with naming(path):
+        with open(temporary, "wb") as file:
+            file.write(msgspec.json.encode(value) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
 
 
 def read(path: Path, into: type[T]) -> T:

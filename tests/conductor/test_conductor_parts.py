@@ -18,8 +18,9 @@ from chaosspot.conductor.feed import Feed
 from chaosspot.conductor.points import Points
 from chaosspot.conductor.rundir import RunError
 from chaosspot.conductor.tail import Tail
-from chaosspot.schedule import ClusterSpec, Group, Kill, Trigger
-from chaosspot.trainers import Patterns
+from chaosspot.conductor.twins import Twin
+from chaosspot.schedule import ClusterSpec, Group, Kill, Pause, Trigger
+from chaosspot.trainers import Final, Patterns
 
 # decided
 
@@ -37,12 +38,22 @@ def test_an_attack_is_not_decided_while_a_fault_has_not_acted() -> None:
     assert not decided(loss(steps=50).evidence(KILL, KILL), now=60.0, settle_steps=1)
 
 
-def test_waiting_for_recovery_ends_when_the_bound_is_exceeded() -> None:
+def test_waiting_for_recovery_ends_when_the_bound_is_exceeded_by_half() -> None:
     story = undisturbed(5)
     story.kill(5.1, "node-1")
     evidence = story.evidence(KILL, recovery_s=10.0)
-    assert not decided(evidence, now=15.0, settle_steps=1)
-    assert decided(evidence, now=15.2, settle_steps=1)
+    assert not decided(evidence, now=20.0, settle_steps=1)
+    assert decided(evidence, now=20.2, settle_steps=1)
+
+
+def test_a_fault_that_heals_after_the_bound_leaves_time_to_come_back() -> None:
+    story = undisturbed(5)
+    story.tell(h.FaultInjected, 5.1, fault=0, kind="pause", nodes=("node-1",))
+    story.tell(h.FaultEffect, 5.1, "node-1", fault=0, what="paused")
+    story.tell(h.FaultHealed, 25.1, fault=0)
+    evidence = story.evidence(Pause(on=Trigger(at_s=1.0), duration_s=20.0), recovery_s=10.0)
+    assert not decided(evidence, now=30.0, settle_steps=1)
+    assert decided(evidence, now=30.2, settle_steps=1)
 
 
 def test_a_job_that_still_repeats_what_it_lost_is_waited_for() -> None:
@@ -254,7 +265,7 @@ def test_the_twin_depends_on_what_a_script_may_import(tmp_path: Path) -> None:
 
 def test_a_cache_that_cannot_be_written_loses_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    twins.keep(tmp_path / "file" / "twins" / "twin.jsonl", b"data")
+    twins.keep(tmp_path / "file" / "twins" / "twin.jsonl", Twin(history=b"data"))
 
 
 def test_the_twin_of_a_module_depends_on_its_package() -> None:
@@ -265,23 +276,55 @@ def test_the_twin_of_a_module_depends_on_its_package() -> None:
 
 def test_a_kept_twin_serves_as_far_as_it_goes(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "twin.jsonl"
-    data = b"".join(h.encode(record) for record in undisturbed(10).records)
+    twin = told(undisturbed(10))
     assert twins.cached(path, 5) is None
-    twins.keep(path, data)
-    assert twins.cached(path, 10) == data
+    twins.keep(path, twin)
+    assert twins.cached(path, 10) == twin
     assert twins.cached(path, 11) is None
     path.write_bytes(b"{broken\n")
     assert twins.cached(path, 1) is None
 
 
-def test_twins_differ_when_a_step_does() -> None:
-    def data(story: Story) -> bytes:
-        return b"".join(h.encode(record) for record in story.records)
+def told(story: Story, checkpoint: Path | None = None) -> Twin:
+    history = b"".join(h.encode(record) for record in story.records)
+    return Twin(history=history, checkpoint=checkpoint)
 
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_kept_twin_has_its_checkpoint(tmp_path: Path, folder: bool) -> None:
+    saved = tmp_path / "run" / "last.json"
+    inside = saved / "weights.json" if folder else saved
+    inside.parent.mkdir(parents=True)
+    inside.write_text("[1.0]")
+    path = tmp_path / "twin.jsonl"
+    final = Final(at_step=10, checkpoint="deep/last.json")
+    twins.keep(path, told(undisturbed(10)))
+    assert twins.cached(path, 10, final) is None
+    for _ in range(2):  # the second replaces the first
+        twins.keep(path, told(undisturbed(10), saved))
+    kept = twins.cached(path, 10, final)
+    assert kept is not None
+    assert kept.checkpoint is not None
+    assert not twins.differ(kept, told(undisturbed(10), saved))
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_twins_differ_when_a_step_does() -> None:
     other = undisturbed(4)
     other.step(5.0, 5, "node-0", digest="x")
-    assert not twins.differ(data(undisturbed(4)), data(undisturbed(9)))
-    assert twins.differ(data(undisturbed(5)), data(other))
+    assert not twins.differ(told(undisturbed(4)), told(undisturbed(9)))
+    assert twins.differ(told(undisturbed(5)), told(other))
+
+
+def test_twins_differ_when_their_checkpoints_do(tmp_path: Path) -> None:
+    for name, weight, at in (("one", 1.0, 1.0), ("two", 1.0, 2.0), ("three", 1.5, 1.0)):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"w": weight, "saved_at": at}))
+    one, two, three = (
+        told(undisturbed(3), tmp_path / f"{name}.json") for name in ("one", "two", "three")
+    )
+    assert twins.differ(one, two)
+    assert not twins.differ(one, two, ignore=["saved_at"])
+    assert twins.differ(one, three, ignore=["saved_at"])
 
 
 @pytest.mark.parametrize(("steps", "goal"), [(1, 50), (40, 50), (41, 100), (100, 150)])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from chaosspot import trainers
-from chaosspot.introduce import guess
+from chaosspot.introduce import _checkpoints, guess, lines_of
 
 CHAOSSPOT = Path(sys.executable).with_name("chaosspot")
 
@@ -66,6 +66,33 @@ for step in range(start + 1, start + 200):
 """
 
 
+def test_output_is_cut_as_an_attack_cuts_it() -> None:
+    assert lines_of(b"\r 1/9\r 2/9\r\n 3/9\x0b\n") == ["", " 1/9", " 2/9", " 3/9\x0b", ""]
+    patterns = guess(lines_of(b"\r1/9 loss 3\r2/9 loss 2\r3/9 loss 1"))
+    assert patterns is not None
+
+
+@pytest.mark.parametrize(
+    ("path", "taken"),
+    [
+        ("model.weights", True),
+        ("checkpoint-100/0_0.distcp", True),
+        ("no-suffix", True),
+        ("last.pt", True),
+        ("last.pt.tmp", False),
+        (".hidden", False),
+        (".cache/last.pt", False),
+        ("train.log", False),
+    ],
+)
+def test_whatever_a_trainer_leaves_in_its_store_may_be_a_checkpoint(
+    tmp_path: Path, path: str, taken: bool
+) -> None:
+    (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / path).touch()
+    assert _checkpoints(tmp_path) == ((path,) if taken else ())
+
+
 def init(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [CHAOSSPOT, "init", "--try-s", "2", *argv],
@@ -115,3 +142,13 @@ def test_init_says_when_a_trainer_fails_undisturbed(tmp_path: Path) -> None:
     assert done.returncode == 3
     assert "failed undisturbed, with code 1" in done.stderr
     assert "no data {here}" in done.stderr
+
+
+def test_init_says_once_what_cannot_be_started(tmp_path: Path) -> None:
+    done = init(tmp_path, "--", "/no/such/trainer")
+    assert done.returncode == 2
+    said = done.stderr.replace("\n", " ")
+    assert said.count("cannot start '/no/such/trainer'") == 1
+    assert said.count("No such file or directory") == 1
+    assert "Errno" not in said
+    assert not list(tmp_path.glob("*.toml"))

@@ -44,7 +44,7 @@ def paused(cookie: str, **changes: Any) -> Paused:
 def test_a_paused_tree_goes_on(asleep: subprocess.Popen[bytes], cookie: str) -> None:
     undo = paused(cookie)
     assert undo.describe() == "pause of node-0"
-    assert undo.heal() == "resumed 1 processes of node-0"
+    assert undo.heal() == "resumed 1 process of node-0"
     assert psutil.Process(asleep.pid).status() != psutil.STATUS_STOPPED
     assert undo.heal() is None
 

@@ -31,7 +31,7 @@ def sleeper(cookie: str) -> Iterator[subprocess.Popen[bytes]]:
 
 def test_a_tree_is_found_by_its_cookie(sleeper: subprocess.Popen[bytes], cookie: str) -> None:
     tree = ProcessTree(name="node-0", cookie=cookie, boot=procfs.boot_id())
-    assert tree.heal() == f"killed 1 processes of node-0: {sleeper.pid}"
+    assert tree.heal() == f"killed 1 process of node-0: {sleeper.pid}"
     assert sleeper.wait(1) == -9
     assert tree.heal() is None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import time
@@ -13,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from chaosspot.undo import Directory, Lease, heal_dead_runs, state
+from chaosspot.undo import Directory, Lease, StateError, heal_dead_runs, state
+from chaosspot.undo.journal import Journal
 
 
 def wait_until(condition: Callable[[], object], within_s: float = 5.0) -> None:
@@ -121,6 +123,88 @@ def test_the_guardian_ignores_polite_signals_and_is_needed(run: Path, scratch: D
         lease.promise(scratch)
     (left,) = lease.close()
     assert "guardian" in left
+
+
+def test_the_death_of_the_guardian_is_told_once_and_does_not_stop_the_healing(
+    run: Path, scratch: Directory
+) -> None:
+    lease = Lease.open(run)
+    lease.promise(scratch)
+    assert lease.death() is None
+    lease._guardian.kill()
+    select.select([lease.control], [], [], 5.0)
+    death = lease.death()
+    assert death == f"the guardian of this run (pid {lease._guardian.pid}) died, killed by SIGKILL"
+    assert lease.close() == [f"removed directory {scratch.path}", death]
+    assert lease.death() == death
+    assert lease.stuck == ()
+    assert not Path(scratch.path).exists()
+    assert not lease.directory.exists()
+
+
+def test_a_guardian_that_does_not_answer_counts_as_dead(
+    run: Path, scratch: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chaosspot.undo.lease._DISMISS_S", 0.2)
+    lease = Lease.open(run)
+    lease.promise(scratch)
+    lease._guardian.send_signal(signal.SIGSTOP)
+    assert lease.death() is None
+    lease.close()
+    assert "it did not go when it was dismissed" in (lease.death() or "")
+    assert not Path(scratch.path).exists()
+
+
+def test_a_guardian_that_was_dismissed_did_not_die(run: Path) -> None:
+    lease = Lease.open(run)
+    assert lease.close() == []
+    assert lease.death() is None
+
+
+def test_what_could_not_be_undone_is_told_apart(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    lease = Lease.open(run)
+    lease.promise(Directory(path=str(tmp_path / "outside"), within=str(run)))
+    assert list(lease.stuck) == []
+    left = lease.close()
+    assert list(lease.stuck) == left
+    (tmp_path / "outside").rmdir()
+    assert [healed.problems for healed in heal_dead_runs()] == [()]
+
+
+@pytest.mark.parametrize("at", ["leases", "leases/under"])
+def test_a_state_directory_that_is_a_file_is_refused_by_name(
+    run: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, at: str
+) -> None:
+    (tmp_path / "place").mkdir()
+    file = tmp_path / "place" / "leases"
+    file.touch()
+    monkeypatch.setenv("CHAOSSPOT_STATE_HOME", str((tmp_path / "place" / at).parent))
+    with pytest.raises(StateError, match="place/leases"):
+        Lease.open(run)
+    with pytest.raises(StateError, match="place/leases"):
+        state.ready()
+    with pytest.raises(StateError, match="place/leases"):
+        heal_dead_runs()
+
+
+def test_trying_the_state_directory_out_leaves_nothing(state_home: Path) -> None:
+    assert state.ready() == state_home / "leases"
+    assert list(state.ready().iterdir()) == []
+
+
+def test_a_full_disk_names_the_file(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(small)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("a small file system can be mounted by root alone")
+    request.addfinalizer(lambda: subprocess.run(["umount", str(small)], check=True))
+    journal = Journal(small / "undo.jsonl")
+    with pytest.raises(OSError, match="No space left") as caught:
+        journal.promise(Directory(path="/x" * 100_000, within="/"))
+    assert caught.value.filename == str(small / "undo.jsonl")
+    journal.close()
 
 
 def test_a_forked_child_does_not_close_its_parents_lease(run: Path, scratch: Directory) -> None:

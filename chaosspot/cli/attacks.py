@@ -1,0 +1,128 @@
+"""Commands that attack a trainer."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from chaosspot import schedule
+from chaosspot.cli.common import Json, Runs, at_least, err, guarded, out, print_json, used
+from chaosspot.verdict import Outcome, Verdict
+
+__all__ = ["EXIT_CODES", "attack", "replay"]
+
+EXIT_CODES = {Outcome.PASS: 0, Outcome.FAIL: 1, Outcome.UNKNOWN: 3}
+
+
+@guarded
+def attack(
+    schedules: Annotated[
+        list[str], typer.Argument(help="Names from `chaosspot faults`, or paths of TOML files.")
+    ],
+    trainer: Annotated[
+        str | None, typer.Option(help="A shipped trainer, or the path of a description.")
+    ] = None,
+    cluster: Annotated[str | None, typer.Option(help="Where nodes live: processes.")] = None,
+    nodes: Annotated[
+        int | None, typer.Option(help="Worker nodes in all, instead of the schedule's.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Decides which nodes are hit and when.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Stop at this step even if undecided.")] = None,
+    runs: Runs = None,
+    repeat: Annotated[
+        int, typer.Option(help="Run each schedule this often; the seed grows by 1.")
+    ] = 1,
+    json: Json = False,
+) -> None:
+    """Attack a trainer with one or several schedules and judge each.
+
+    Every attack leaves a run directory; the worst outcome decides the exit code. An attack that is
+    interrupted (Ctrl-C, SIGTERM, SIGHUP) heals and keeps what it recorded; the exit code is 130.
+    """
+    from chaosspot.conductor import attack as one_attack
+    from chaosspot.report.progress import Progress
+    from chaosspot.report.table import print_verdict
+    from chaosspot.trainers import load as load_trainer
+
+    at_least(1, nodes=nodes, steps=steps, repeat=repeat)
+    at_least(0, seed=seed)
+    given = used(trainer=trainer, cluster=cluster, seed=seed, runs=runs)
+    attacked = load_trainer(given["trainer"])
+    plans = [schedule.load(name) for name in schedules]
+    verdicts: list[Verdict] = []
+    try:
+        for name, plan in plans:
+            chosen = plan.seed if given["seed"] is None else given["seed"]
+            first = secrets.randbelow(2**31) if chosen is None else chosen
+            for turn in range(repeat):
+                verdict = one_attack(
+                    plan,
+                    seed=first + turn,
+                    name=name,
+                    trainer=attacked,
+                    cluster=given["cluster"],
+                    nodes=nodes,
+                    steps=steps,
+                    runs=given["runs"],
+                    observer=None if json else Progress(err),
+                )
+                verdicts.append(verdict)
+                if not json:
+                    print_verdict(verdict, out)
+    finally:  # what was finished is told, however the rest ended
+        _tell(verdicts, json)
+    raise typer.Exit(EXIT_CODES[_worst(verdicts)])
+
+
+@guarded
+def replay(
+    run: Annotated[Path, typer.Argument(help="A run directory.")],
+    runs: Runs = None,
+    json: Json = False,
+) -> None:
+    """Run the schedule of an earlier run again, and say whether the verdict is the same."""
+    from chaosspot.conductor import attack as one_attack
+    from chaosspot.conductor.rundir import evidence_of, read_verdict
+    from chaosspot.report.progress import Progress
+    from chaosspot.report.table import print_verdict
+
+    evidence, before = evidence_of(run), read_verdict(run)
+    again = one_attack(
+        evidence.schedule,
+        name=before.schedule,
+        trainer=evidence.trainer,
+        runs=used(runs=runs)["runs"],
+        observer=None if json else Progress(err),
+    )
+    same = _essence(before) == _essence(again)
+    if json:
+        print_json({"matched": same, "before": before, "again": again})
+    else:
+        print_verdict(again, out)
+        out.print(
+            f"the verdict [bold]{'matched' if same else 'differs'}[/]: "
+            f"{' '.join(_essence(before))} before, {' '.join(_essence(again))} now"
+        )
+    raise typer.Exit(EXIT_CODES[again.outcome])
+
+
+def _tell(verdicts: list[Verdict], json: bool) -> None:
+    from chaosspot.report.table import print_summary
+
+    if json and verdicts:
+        print_json({"outcome": _worst(verdicts), "verdicts": verdicts})
+    elif len(verdicts) > 1:
+        print_summary(verdicts, out)
+
+
+def _worst(verdicts: list[Verdict]) -> Outcome:
+    return max((verdict.outcome for verdict in verdicts), key=lambda outcome: outcome.weight)
+
+
+def _essence(verdict: Verdict) -> tuple[str, ...]:
+    """What a replay must reproduce: the outcome and what decided it."""
+    primary = verdict.primary
+    return (verdict.outcome.value, primary.oracle) if primary else (verdict.outcome.value,)

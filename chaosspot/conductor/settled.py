@@ -1,0 +1,67 @@
+"""What an attack will be, decided and checked before anything runs."""
+
+from __future__ import annotations
+
+import secrets
+
+from msgspec.structs import replace
+
+from chaosspot import schedule as s
+from chaosspot.schedule import Schedule
+from chaosspot.trainers import Trainer
+from chaosspot.words import CONTROL
+
+__all__ = ["refuse", "settled"]
+
+
+def settled(schedule: Schedule, *, nodes: int | None, seed: int | None) -> Schedule:
+    """The schedule as it will run: its size and seed decided, and checked.
+
+    Raises:
+        FileError: it cannot be run.
+        ValueError: too few nodes.
+    """
+    if nodes is not None:
+        schedule = replace(schedule, cluster=schedule.cluster.resized(nodes))
+    if seed is None:
+        seed = schedule.seed if schedule.seed is not None else secrets.randbelow(2**31)
+    schedule = replace(schedule, seed=seed)
+    schedule.check()
+    return schedule
+
+
+def refuse(name: str, plan: Schedule, trainer: Trainer, steps: int | None) -> None:
+    """Refuse what is known to come to nothing: no end, or a trigger that can never come.
+
+    Raises:
+        ValueError: with the fault and why.
+    """
+    if CONTROL.search(name) or "/" in name or name in ("", ".", ".."):
+        raise ValueError(f"name = {name!r} cannot be a directory's")
+    if trainer.final is not None:
+        if steps not in (None, trainer.final.at_step):
+            raise ValueError(
+                f"steps = {steps}, but {trainer.name} ends at step {trainer.final.at_step} by "
+                "itself (final.at_step)"
+            )
+        steps = trainer.final.at_step
+    if not plan.fault and steps is None:
+        raise ValueError(f"{name} has no fault: say at which step to stop (steps)")
+    for index, fault in enumerate(plan.fault):
+        on = fault.on
+        if on.point is not None and trainer.patterns is not None:
+            raise ValueError(
+                f"{name} waits for point {on.point!r}, but {trainer.name} is read by patterns: "
+                "only a trainer that calls chaosspot.probe has points"
+            )
+        if on.at_step is not None and steps is not None and on.at_step >= steps:
+            raise ValueError(
+                f"{name}: fault {index} waits for step {on.at_step}, but the run stops at step "
+                f"{steps}: it can never act"
+            )
+        wait_s = (on.at_s or 0.0) + s.delay(fault, index, plan.seed or 0)
+        if wait_s >= trainer.timeouts.run_s:
+            raise ValueError(
+                f"{name}: fault {index} waits for {wait_s:g} s, but {trainer.name} is stopped "
+                f"after {trainer.timeouts.run_s:g} s (timeouts.run_s): it can never act"
+            )
