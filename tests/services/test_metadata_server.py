@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 from botocore.utils import IMDSFetcher, InstanceMetadataFetcher, InstanceMetadataRegionFetcher
 
-from chaosspot.services.metadata import Instance, MetadataService
+from chaosspot.services.metadata import AwsSettings, Instance, MetadataService
 
 NOTICE = "latest/meta-data/spot/instance-action"
 _open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
@@ -84,7 +84,7 @@ def test_botocore_finds_the_region_and_no_role() -> None:
         credentials = InstanceMetadataFetcher(base_url=endpoint, env={})
         assert await asyncio.to_thread(credentials.retrieve_iam_role_credentials) == {}
 
-    run(body)
+    run(body, settings=AwsSettings(role=""))
 
 
 def test_the_environment_leads_a_boto_session_here(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,6 +144,23 @@ def test_the_status_table_on_the_wire() -> None:
         assert (await ask(f"{value_url}?a=b", **known))[0] == 200
 
     run(body)
+
+
+@pytest.mark.parametrize(("provider", "closes"), [("aws", True), ("gcp", False)])
+def test_who_ends_the_connection(provider: str, closes: bool) -> None:
+    async def body(service: MetadataService) -> None:
+        address = urlsplit(await service.add(node()))
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
+        if closes:
+            answers = await asyncio.wait_for(reader.read(), 10.0)
+            assert answers.count(b"HTTP/1.1 401") == 1
+        else:
+            for _ in range(2):
+                assert (await reader.readuntil(b"computeMetadata/\n")).startswith(b"HTTP/1.1 200")
+        writer.close()
+
+    run(body, provider=provider)
 
 
 def test_only_the_last_of_repeated_tokens_counts() -> None:
@@ -208,10 +225,10 @@ def test_a_notice_is_for_one_node_only() -> None:
         assert [status for status, _, _ in answers] == [404, 200]
         assert [service.reads(f"node-{n}") for n in (0, 1)] == [0, 1]
 
-    run(body, tokens_required=False)
+    run(body, settings=AwsSettings(tokens_required=False))
 
 
-@pytest.mark.parametrize("lead_s", [-1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("lead_s", [-1.0, 86400.5, float("nan"), float("inf")])
 def test_a_bad_lead_is_named(lead_s: float) -> None:
     async def body(service: MetadataService) -> None:
         await service.add(node())
@@ -233,7 +250,7 @@ def test_bad_names_are_named() -> None:
                 call("node-9")
 
     run(body)
-    with pytest.raises(ValueError, match="provider='acme': expected one of aws"):
+    with pytest.raises(ValueError, match="provider='acme': expected one of aws, gcp, azure"):
         MetadataService(provider="acme")
 
 
@@ -275,7 +292,7 @@ def test_two_hundred_listeners_are_cheap_and_leave_nothing_open() -> None:
 
     async def main() -> None:
         before = descriptors()
-        async with MetadataService(tokens_required=False) as service:
+        async with MetadataService(settings=AwsSettings(tokens_required=False)) as service:
             started_s = time.process_time()
             bases = [await service.add(node(f"node-{n}")) for n in range(200)]
             counted["cpu_s"] = time.process_time() - started_s

@@ -1,15 +1,13 @@
-"""AWS instance metadata (IMDSv2) as a pure function: request, document and time to response.
+"""AWS instance metadata (IMDSv1 and v2) as a pure function: request, document and time to response.
 
-Tokens carry their own expiry under a keyed hash, as long as the real ones. So nothing is stored,
-and a token of another instance is as unknown here as a forged one.
+Tokens carry their own birth and expiry under a keyed hash, as long as the real ones. So nothing is
+stored, and a token of another instance is as unknown here as a forged one.
 
-Where no public source states the real answer, this is what we chose: 401 for a bad token although
-tokens are optional, 403 for a PUT with ``X-Forwarded-For``, 405 for other methods on metadata,
-a listing for a directory asked without its slash, and a token's remaining seconds counting down.
+Where no public source states the real answer, ``AwsSettings`` switches what we chose; 405 for
+other methods on metadata is fixed.
 
-Sources: EC2 user guide ("instance metadata", "spot instance termination notices"); public captures
-of headers and of the 404 page (awslabs/ec2-spot-labs#23); botocore's and the AWS node termination
-handler's clients.
+Sources: EC2 user guide ("instance metadata", "use IMDSv2"); public captures of headers and of the
+404 page (awslabs/ec2-spot-labs#23); botocore's and the AWS node termination handler's clients.
 """
 
 from __future__ import annotations
@@ -17,20 +15,53 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import json
 import math
 import re
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from email.utils import formatdate
 from http import HTTPStatus
-from typing import TypeAlias
 
-from chaosspot.services.metadata.values import Document, Instance, Request, Response
+from chaosspot.services.metadata.aws_tree import (
+    INTERRUPTIONS,
+    MAINTENANCE,
+    AwsSettings,
+    Tree,
+    categories,
+    instance_id,
+    region,
+)
+from chaosspot.services.metadata.values import (
+    Document,
+    Instance,
+    Moment,
+    Notice,
+    Request,
+    Response,
+    Wait,
+)
 
-__all__ = ["ACTIONS", "ENDPOINT_VARIABLE", "availability_zone", "instance_id", "region", "respond"]
+__all__ = [
+    "ACTIONS",
+    "DEFAULT_REGION",
+    "Settings",
+    "announced",
+    "audience",
+    "environment",
+    "refusal",
+    "region",
+    "resource",
+    "respond",
+    "seen",
+]
 
-ACTIONS = ("terminate", "stop", "hibernate")
-ENDPOINT_VARIABLE = "AWS_EC2_METADATA_SERVICE_ENDPOINT"
+ACTIONS: Mapping[str, str] = {
+    **dict.fromkeys(INTERRUPTIONS, "interruption"),
+    "rebalance": "rebalance",
+    "asg-terminate": "lifecycle",
+    **{code: code for code in MAINTENANCE},
+}
+DEFAULT_REGION = "us-east-1"
+Settings = AwsSettings
 TOKEN_TTL_MAX_S = 21600
 
 _VERSIONS = (
@@ -55,87 +86,115 @@ _PAGE = """<?xml version="1.0" encoding="iso-8859-1"?>
  </body>
 </html>
 """
-
-Tree: TypeAlias = "dict[str, str | Tree]"
-
-
-def region(instance: Instance, *, default: str) -> str:
-    """The region that the instance's zone names, else ``default``."""
-    named = re.match(r"[a-z]{2}(?:-[a-z]+)+-\d+(?=[a-z-])", instance.zone)
-    return named.group() if named else default
+# Where a notice is told, by its slot; maintenance has a slot for each code.
+_TOLD = {"interruption": "spot", "rebalance": "recommendations", "lifecycle": "autoscaling"}
 
 
-def availability_zone(document: Document) -> str:
-    zone = document.instance.zone
-    return document.region + zone if re.fullmatch(r"[a-z]", zone) else zone
+def audience(instance: Instance) -> str:
+    return instance.node
 
 
-def instance_id(*, run: str, node: str) -> str:
-    """The same for the same run and node."""
-    return "i-" + hashlib.sha256(json.dumps([run, node]).encode()).hexdigest()[:17]
+def resource(document: Document) -> str:
+    return instance_id(document)
 
 
-def respond(request: Request, document: Document, *, now_s: float) -> Response:
-    """Answer as the real service would; ``now_s`` is a monotonic clock, for the tokens."""
+def environment(endpoint: str) -> dict[str, str]:
+    return {"AWS_EC2_METADATA_SERVICE_ENDPOINT": endpoint}
+
+
+def announced(notice: Notice, document: Document) -> Notice:
+    return notice
+
+
+def seen(request: Request, document: Document, moment: Moment) -> Document:
+    return document
+
+
+def respond(request: Request, document: Document, moment: Moment) -> Response | Wait:
+    """Answer as the real service would, or wait for ever for what gets lost on its way."""
+    settings = document.settings
+    assert isinstance(settings, AwsSettings)
     if request.path == "/latest/api/token":
-        return _token_path(request, document, now_s=now_s)
+        answer = _token_path(request, document, settings, moment)
+        lost = request.method == "PUT" and settings.hops >= settings.hop_limit
+        return Wait() if lost else answer
     if request.method == "PUT" and request.path.endswith("/api/token"):
         return _refusal(HTTPStatus.FORBIDDEN)  # only `latest` hands out tokens
     if request.method not in ("GET", "HEAD"):
         return _not_allowed("GET, HEAD")
     extra = {}
     token = request.headers.get(_TOKEN_HEADER)
-    if token is not None:
-        left_s = _token_left_s(token, document, now_s=now_s)
+    if token is not None and (settings.tokens_required or settings.bad_token_refused):
+        left_s = _token_left_s(token, document, settings, now_s=moment.now_s)
         if left_s is None:
             return _refusal(HTTPStatus.UNAUTHORIZED)
         extra = {_TTL_HEADER: str(math.floor(left_s))}
-    elif document.tokens_required:
+    elif settings.tokens_required:
         return _refusal(HTTPStatus.UNAUTHORIZED)
-    return _metadata(request, document, extra)
+    return _metadata(request, document, settings, moment, extra)
 
 
 # --- tokens ---------------------------------------------------------------------------------
 
 
-def _token_path(request: Request, document: Document, *, now_s: float) -> Response:
+def _token_path(
+    request: Request, document: Document, settings: AwsSettings, moment: Moment
+) -> Response:
     if request.method != "PUT":
         return _not_allowed("OPTIONS, PUT")
     if "x-forwarded-for" in request.headers:
-        return _refusal(HTTPStatus.FORBIDDEN)
+        return _refusal(HTTPStatus(settings.forwarded_status))
     asked = request.headers.get(_TTL_HEADER.lower(), "")
     if not re.fullmatch(r"[0-9]{1,9}", asked) or not 1 <= int(asked) <= TOKEN_TTL_MAX_S:
         return _refusal(HTTPStatus.BAD_REQUEST)
-    expiry = round((now_s + int(asked)) * 1e6).to_bytes(8, "big")
-    token = base64.urlsafe_b64encode(expiry + _seal(expiry, document))
+    life = b"".join(
+        round(at_s * 1e6).to_bytes(8, "big") for at_s in (moment.now_s, moment.now_s + int(asked))
+    )
+    token = base64.urlsafe_b64encode(life + _seal(life, document))
     headers = {"Content-Type": "text/plain", "Accept-Ranges": "none", _TTL_HEADER: str(int(asked))}
     return Response(status=200, headers=_ALWAYS | headers, body=token)
 
 
-def _token_left_s(token: str, document: Document, *, now_s: float) -> float | None:
-    """Seconds for which the token is still good; None when it is not ours or has expired."""
+def _token_left_s(
+    token: str, document: Document, settings: AwsSettings, *, now_s: float
+) -> float | None:
+    """Seconds to tell for a good token; None when it is not ours, has expired or was killed."""
     try:
         raw = base64.b64decode(token.encode("ascii"), altchars=b"-_", validate=True)
     except ValueError:
         return None
-    expiry, seal = raw[:8], raw[8:]
-    left_s = int.from_bytes(expiry, "big") / 1e6 - now_s
-    return left_s if hmac.compare_digest(seal, _seal(expiry, document)) and left_s > 0 else None
+    life, seal = raw[:16], raw[16:]
+    if not hmac.compare_digest(seal, _seal(life, document)):
+        return None
+    born_s, dies_s = (int.from_bytes(life[at : at + 8], "big") / 1e6 for at in (0, 8))
+    if now_s >= min(dies_s, born_s + document.token_life_s):
+        return None
+    return dies_s - (now_s if settings.ttl_counts_down else born_s)
 
 
-def _seal(expiry: bytes, document: Document) -> bytes:
-    about = document.instance_id.encode() + expiry
-    return hashlib.blake2b(about, key=document.token_key, digest_size=32).digest()
+def _seal(life: bytes, document: Document) -> bytes:
+    about = instance_id(document).encode() + life
+    return hashlib.blake2b(about, key=document.token_key, digest_size=24).digest()
 
 
 # --- metadata -------------------------------------------------------------------------------
 
 
-def _metadata(request: Request, document: Document, extra: dict[str, str]) -> Response:
+def _metadata(
+    request: Request,
+    document: Document,
+    settings: AwsSettings,
+    moment: Moment,
+    extra: dict[str, str],
+) -> Response:
     path = request.path.removeprefix("/").removesuffix("/")
     names = path.split("/") if path else []
-    found: str | Tree = {version: {"meta-data": _tree(document)} for version in _VERSIONS}
-    for name in names:
+    found: str | Tree = dict.fromkeys(_VERSIONS, "")
+    if names:
+        if names[0] not in _VERSIONS:
+            return _refusal(HTTPStatus.NOT_FOUND)
+        found = categories(document, settings, moment)
+    for name in names[1:]:
         if isinstance(found, str) or name not in found:
             return _refusal(HTTPStatus.NOT_FOUND)
         found = found[name]
@@ -143,49 +202,37 @@ def _metadata(request: Request, document: Document, extra: dict[str, str]) -> Re
         body = found
     elif len(names) < 2:  # versions and categories are listed without a slash
         body = "\n".join(found)
+    elif settings.bare_directory == "redirect" and not request.path.endswith("/"):
+        headers = {"Content-Type": "text/plain", "Location": request.path + "/"}
+        return Response(status=301, headers=_ALWAYS | headers)
     else:
         body = "\n".join(n if isinstance(v, str) else f"{n}/" for n, v in sorted(found.items()))
-    notice = document.notice if names[2:3] == ["spot"] else None
-    changed_s = notice.issued_wall_s if notice else document.started_wall_s
+    told = [
+        notice
+        for notice in document.shown(moment.now_s)
+        if _TOLD.get(notice.slot, "scheduled") in names
+    ]
+    data = names[1:2] == ["user-data"]
     headers = {
-        "Content-Type": "text/plain",
+        "Content-Type": "application/octet-stream" if data else "text/plain",
         "Accept-Ranges": "none",
-        "Last-Modified": formatdate(changed_s, usegmt=True),
+        "Last-Modified": formatdate(
+            max((n.issued_wall_s for n in told), default=document.started_wall_s), usegmt=True
+        ),
     }
     return Response(
         status=200,
         headers=_ALWAYS | headers | extra,
         body=body.encode(),
-        tells_notice=notice is not None and len(names) == 4 and request.method == "GET",
+        tells_notice=bool(told) and isinstance(found, str) and request.method == "GET",
     )
 
 
-def _tree(document: Document) -> Tree:
-    instance = document.instance
-    tree: Tree = {
-        # Not the spot notice, but often taken for it: `none` whatever happens.
-        "instance-action": "none",
-        "instance-id": document.instance_id,
-        "instance-life-cycle": "spot" if instance.pool == "spot" else "on-demand",
-        "instance-type": instance.family,
-        "placement": {
-            "availability-zone": availability_zone(document),
-            "region": document.region,
-        },
-    }
-    if document.notice is not None:
-        action = document.notice.action
-        time = datetime.fromtimestamp(document.notice.deadline_wall_s, UTC)
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ")
-        told = {"action": action, "time": stamp}
-        spot: Tree = {"instance-action": json.dumps(told, separators=(",", ":"))}
-        if action == "terminate":
-            spot["termination-time"] = stamp
-        tree["spot"] = spot
-    return tree
-
-
 # --- refusals -------------------------------------------------------------------------------
+
+
+def refusal(status: int) -> Response:
+    return _refusal(HTTPStatus(status))
 
 
 def _refusal(status: HTTPStatus) -> Response:

@@ -2,62 +2,87 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Self
 
 import msgspec
-from aiohttp import web
 
-from chaosspot.services.metadata import aws
-from chaosspot.services.metadata.values import Document, Instance, Notice, Request
+from chaosspot import misbehaviour as m
+from chaosspot.services.metadata import aws, azure, board, gcp
+from chaosspot.services.metadata.misbehaving import Active
+from chaosspot.services.metadata.misconduct import Misconduct
+from chaosspot.services.metadata.node import Node
+from chaosspot.services.metadata.values import (
+    Document,
+    Instance,
+    Moment,
+    Notice,
+    Provider,
+    Settings,
+)
 
-__all__ = ["MetadataService"]
+__all__ = ["PROVIDERS", "MetadataService"]
 
-_PROVIDERS = {"aws": aws}
-_Handler: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+PROVIDERS: dict[str, Provider] = {"aws": aws, "gcp": gcp, "azure": azure}
+LEAD_MAX_S = 86400.0
+_NAMED = 10  # nodes that an error lists
 
 
 class MetadataService:
     """The metadata service of one provider.
 
-    Use it with ``async with`` on a running asyncio loop; leaving it closes every listener.
+    Use it with ``async with`` on a running asyncio loop; leaving it closes every listener. All
+    methods are to be called on that loop.
 
     Args:
-        provider: ``"aws"``.
+        provider: ``"aws"``, ``"gcp"`` or ``"azure"``.
+        settings: how that cloud is set up; an ``AwsSettings``, ``GcpSettings``, ``AzureSettings``.
         wall: seconds since the epoch; deadlines are told by it.
-        monotonic: tokens expire by it.
+        monotonic: tokens expire and events begin by it.
         run: tells the instance ids of different runs apart.
-        default_region: where a node is whose zone does not name a region.
-        tokens_required: False lets requests without a token (IMDSv1) through.
+        default_region: where a node is whose zone does not name a region; None: the cloud's own.
 
     Raises:
-        ValueError: here and from every method, for a bad value, which the message names.
+        ValueError: here and from every method, for a bad value, which the message names. Then
+            nothing has changed.
     """
 
     def __init__(
         self,
         *,
         provider: str = "aws",
+        settings: Settings | None = None,
         wall: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         run: str = "",
-        default_region: str = "us-east-1",
-        tokens_required: bool = True,
+        default_region: str | None = None,
     ) -> None:
-        if provider not in _PROVIDERS:
-            raise ValueError(f"provider={provider!r}: expected one of {', '.join(_PROVIDERS)}")
-        self._provider = _PROVIDERS[provider]
+        if provider not in PROVIDERS:
+            raise ValueError(f"provider={provider!r}: expected one of {', '.join(PROVIDERS)}")
+        self._provider = PROVIDERS[provider]
+        self._settings = self._provider.Settings() if settings is None else settings
+        if not isinstance(self._settings, self._provider.Settings):
+            kind = type(self._settings).__name__
+            raise ValueError(f"settings={kind}: not those of provider={provider!r}")
         self._wall = wall
         self._monotonic = monotonic
         self._run = run
-        self._default_region = default_region
-        self._tokens_required = tokens_required
-        self._nodes: dict[str, _Node] = {}
+        self._default_region = default_region or self._provider.DEFAULT_REGION
+        self._nodes: dict[str, Node] = {}
+        self._numbered: dict[str, int] = {}  # all nodes there ever were
+        self._audiences: dict[str, dict[str, Node]] = {}
+        self._boards: dict[str, tuple[Notice, ...]] = {}  # by audience
+        self._counts = {"node": 0, "notice": 0}
         self._entered = False
+        limits = []
+        if isinstance(self._settings, azure.Settings) and self._settings.requests_per_s is not None:
+            limits.append(m.Status(status=429, above_per_s=self._settings.requests_per_s))
+        self._misconduct = Misconduct(monotonic, always=limits)
 
     async def __aenter__(self) -> Self:
         self._entered = True
@@ -70,8 +95,11 @@ class MetadataService:
         trace: TracebackType | None,
     ) -> None:
         self._entered = False
-        for node in list(self._nodes):
-            await self.remove(node)
+        await self._misconduct.end()
+        nodes, self._nodes = list(self._nodes.values()), {}
+        await asyncio.gather(*(node.listener.close() for node in nodes))
+
+    # --- nodes ------------------------------------------------------------------------------
 
     async def add(self, instance: Instance, *, host: str = "127.0.0.1", port: int = 0) -> str:
         """Start the node's listener and return its endpoint; port 0 takes any free port.
@@ -84,105 +112,206 @@ class MetadataService:
             raise RuntimeError("the metadata service is not running: use it with `async with`")
         if instance.node in self._nodes:
             raise ValueError(f"node={instance.node!r}: it already has a listener")
+        audience = self._provider.audience(instance)
+        number = self._numbered.get(instance.node)  # who comes again is who it was
+        if number is None:
+            number = self._counts["node"]
+            self._counts["node"] += 1
         document = Document(
             instance=instance,
-            instance_id=self._provider.instance_id(run=self._run, node=instance.node),
+            run=self._run,
+            number=number,
             region=self._provider.region(instance, default=self._default_region),
             started_wall_s=self._wall(),
-            tokens_required=self._tokens_required,
+            settings=self._settings,
             token_key=secrets.token_bytes(32),
+            notices=self._boards.get(audience, ()),
         )
-        node = _Node(document)
+        node = Node(document, self._provider, self._misconduct.active, self._moment, self._noticed)
         self._nodes[instance.node] = node  # taken before the first await: two adds cannot race
         try:
-            await node.listen(self._answer(node), host, port)
+            await node.listener.open(host, port)
         except BaseException:
             del self._nodes[instance.node]
-            await node.close()
+            await node.listener.close()
             raise
-        return node.endpoint
+        self._numbered[instance.node] = number
+        self._audiences.setdefault(audience, {})[instance.node] = node
+        return node.listener.endpoint
 
     async def remove(self, node: str) -> None:
-        """Close the node's listener and forget the node, its count of reads too."""
-        found = self._node(node)
-        del self._nodes[node]
-        await found.close()
+        """Close the node's listener and forget the node, its count of reads too.
 
-    def publish(self, node: str, *, lead_s: float, action: str = "terminate") -> float:
-        """Announce the node's interruption; return the deadline, in whole seconds of wall time.
-
-        The deadline is fixed here, rounded down: a node that keeps it is gone in time. Announced
-        again, the same action keeps its first deadline.
+        Its notices end with it; where others see them, they go on for the others that they are
+        for.
         """
         found = self._node(node)
-        if not math.isfinite(lead_s) or lead_s < 0:
-            raise ValueError(f"lead_s={lead_s!r}: expected seconds, 0 or more")
-        if action not in self._provider.ACTIONS:
-            known = ", ".join(self._provider.ACTIONS)
-            raise ValueError(f"action={action!r}: expected one of {known}")
-        notice = found.document.notice
-        if notice is None:
-            now_s = self._wall()
-            deadline_s = float(math.floor(now_s + lead_s))
-            notice = Notice(action=action, issued_wall_s=now_s, deadline_wall_s=deadline_s)
-            found.document = msgspec.structs.replace(found.document, notice=notice)
-        elif notice.action != action:
-            raise ValueError(
-                f"action={action!r}: node {node!r} already has notice of {notice.action!r}"
-                f" at {notice.deadline_wall_s:.0f}; withdraw that first"
-            )
-        return notice.deadline_wall_s
+        self._close(node, None, withdrawn=False)
+        del self._nodes[node]
+        del self._audiences[self._audience(found)][node]
+        await found.listener.close()
 
-    def withdraw(self, node: str) -> None:
-        """Take the node's notice back; nothing happens when it has none."""
-        found = self._node(node)
-        found.document = msgspec.structs.replace(found.document, notice=None)
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes that have a listener, in the order they came."""
+        return tuple(self._nodes)
+
+    def endpoint(self, node: str) -> str:
+        """The node's base URL."""
+        return self._node(node).listener.endpoint
 
     def environment(self, node: str) -> dict[str, str]:
         """What points the cloud's own clients to the node's listener."""
-        return {self._provider.ENDPOINT_VARIABLE: self._node(node).endpoint}
+        return self._provider.environment(self._node(node).listener.endpoint)
 
     def reads(self, node: str) -> int:
-        """How often the node's notice was read."""
+        """How often the node was told of a notice of its own."""
         return self._node(node).reads
 
-    def _node(self, name: str) -> _Node:
+    def requests(self, node: str) -> int:
+        """How many requests the node has made."""
+        return self._node(node).requests
+
+    # --- notices ----------------------------------------------------------------------------
+
+    def publish(
+        self,
+        node: str,
+        *,
+        lead_s: float,
+        action: str | None = None,
+        lasts_s: float | None = None,
+    ) -> float:
+        """Announce something to the node; return the deadline, in whole seconds of wall time.
+
+        The deadline is fixed here, rounded down: a node that keeps it is gone in time. Announced
+        again, the same action keeps its first deadline.
+
+        Args:
+            lead_s: seconds from now to the deadline, at most a day.
+            action: what is announced; by default the cloud's usual way to take a node.
+            lasts_s: how long after the deadline it is over; None: when it is ended.
+        """
+        return self.publish_all([node], lead_s=lead_s, action=action, lasts_s=lasts_s)[node]
+
+    def publish_all(
+        self,
+        nodes: Iterable[str],
+        *,
+        lead_s: float,
+        action: str | None = None,
+        lasts_s: float | None = None,
+    ) -> dict[str, float]:
+        """Announce one thing to several nodes in the same moment; return each node's deadline.
+
+        See :meth:`publish`. Azure makes one event of it for each scale set.
+        """
+        moment = self._moment()
+        names = dict.fromkeys(nodes)
+        found = {name: self._node(name) for name in names}
+        if not names:
+            raise ValueError("nodes=[]: expected at least one")
+        if not 0 <= lead_s <= LEAD_MAX_S:
+            raise ValueError(f"lead_s={lead_s!r}: expected seconds, 0 to {LEAD_MAX_S:.0f}")
+        if lasts_s is not None and not (math.isfinite(lasts_s) and lasts_s > 0):
+            raise ValueError(f"lasts_s={lasts_s!r}: expected seconds above 0")
+        action = self._known(action) or next(iter(self._provider.ACTIONS))
+        documents = [node.document for node in found.values()]
+        together: dict[str, list[Document]] = {}
+        for document in board.without(documents, action, self._provider, moment):
+            audience = self._provider.audience(document.instance)
+            together.setdefault(audience, []).append(document)
+        for audience, group in together.items():
+            self._counts["notice"] += 1
+            notice = board.announce(
+                group,
+                self._provider,
+                moment,
+                number=self._counts["notice"],
+                action=action,
+                lead_s=lead_s,
+                lasts_s=lasts_s,
+            )
+            self._show(audience, (*self._boards.get(audience, ()), notice))
+        deadlines = {}
+        for name, node in found.items():
+            notice, *_ = board.open_notices(node.document.notices, name, moment.now_s, action)
+            deadlines[name] = notice.deadline_wall_s
+        return deadlines
+
+    def withdraw(self, node: str, action: str | None = None) -> None:
+        """Take the node's notices back, or that of one action; nothing happens without any."""
+        self._close(node, self._known(action), withdrawn=True)
+
+    def end(self, node: str, action: str | None = None) -> None:
+        """What was announced to the node is over: no notice is shown any more."""
+        self._close(node, self._known(action), withdrawn=False)
+
+    def notices(self, node: str) -> tuple[Notice, ...]:
+        """The node's notices that are neither withdrawn nor over."""
+        found = self._node(node)
+        return board.open_notices(found.document.notices, node, self._monotonic())
+
+    # --- misbehaviour -------------------------------------------------------------------------
+
+    def misbehave(self, what: m.MisbehaviourKind) -> int:
+        """Misbehave from now on; returns the number under which to stop it."""
+        if isinstance(what, m.TokenKill):
+            self._must_have_tokens()
+        return self._misconduct.start(what, self._nodes)
+
+    async def behave(self, number: int) -> None:
+        """Stop a misbehaviour; closed listeners are open again when this returns."""
+        await self._misconduct.stop(number)
+
+    def misbehaviours(self) -> tuple[Active, ...]:
+        """Those in force, each with its number."""
+        return self._misconduct.in_force()
+
+    def kill_tokens(self, node: str) -> None:
+        """AWS: every token of the node that there is becomes an unknown one."""
+        self._must_have_tokens()
+        found = self._node(node)
+        found.document = msgspec.structs.replace(found.document, token_key=secrets.token_bytes(32))
+
+    # --- inside -----------------------------------------------------------------------------
+
+    def _moment(self) -> Moment:
+        return Moment(now_s=self._monotonic(), wall_s=self._wall())
+
+    def _node(self, name: str) -> Node:
+        if name not in self._nodes and name in self._numbered:
+            raise ValueError(f"node={name!r}: it is gone")
         if name not in self._nodes:
-            known = ", ".join(self._nodes) or "none"
-            raise ValueError(f"node={name!r}: it has no listener; nodes with one: {known}")
+            known = ", ".join([*self._nodes][:_NAMED]) or "none"
+            more = ", ..." if len(self._nodes) > _NAMED else ""
+            raise ValueError(f"node={name!r}: it has no listener; nodes with one: {known}{more}")
         return self._nodes[name]
 
-    def _answer(self, node: _Node) -> _Handler:
-        async def answer(received: web.BaseRequest) -> web.StreamResponse:
-            # Of repeated headers the last one counts: a known client adds a second token.
-            headers = {name.lower(): value for name, value in received.headers.items()}
-            request = Request(method=received.method, path=received.path, headers=headers)
-            response = self._provider.respond(request, node.document, now_s=self._monotonic())
-            node.reads += response.tells_notice
-            return web.Response(
-                status=response.status, headers=response.headers, body=response.body
-            )
+    def _known(self, action: str | None) -> str | None:
+        if action is not None and action not in self._provider.ACTIONS:
+            known = ", ".join(self._provider.ACTIONS)
+            raise ValueError(f"action={action!r}: expected one of {known}")
+        return action
 
-        return answer
+    def _must_have_tokens(self) -> None:
+        if self._provider is not PROVIDERS["aws"]:
+            raise ValueError("only provider='aws' has tokens that can be killed")
 
+    def _audience(self, node: Node) -> str:
+        return self._provider.audience(node.document.instance)
 
-class _Node:
-    """One node's listener and what it serves."""
+    def _close(self, name: str, action: str | None, *, withdrawn: bool) -> None:
+        node, now_s = self._node(name), self._monotonic()
+        before = node.document.notices
+        if board.open_notices(before, name, now_s, action):
+            after = board.close(before, name, now_s, action=action, withdrawn=withdrawn)
+            self._show(self._audience(node), after)
 
-    def __init__(self, document: Document) -> None:
-        self.document = document
-        self.endpoint = ""
-        self.reads = 0
-        self._runner: web.ServerRunner | None = None
+    def _noticed(self, document: Document) -> None:
+        """A request has changed the notices that the node's audience sees."""
+        self._show(self._provider.audience(document.instance), document.notices)
 
-    async def listen(self, answer: _Handler, host: str, port: int) -> None:
-        server = web.Server(answer, access_log=None)
-        self._runner = web.ServerRunner(server, shutdown_timeout=1.0)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, host, port).start()
-        name = f"[{host}]" if ":" in host else host
-        self.endpoint = f"http://{name}:{self._runner.addresses[0][1]}"
-
-    async def close(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
+    def _show(self, audience: str, notices: tuple[Notice, ...]) -> None:
+        self._boards[audience] = notices
+        for node in self._audiences[audience].values():
+            node.show(notices)
