@@ -177,7 +177,17 @@ class NodeGone(Record, frozen=True, kw_only=True):
     code: int | None = None
 
 
-Effect = Literal["gone", "published", "withdrawn", "paused", "held", "child-gone", "full", "up"]
+Effect = Literal[
+    "gone",
+    "published",
+    "withdrawn",
+    "paused",
+    "held",
+    "child-gone",
+    "full",
+    "up",
+    "misbehaved",
+]
 
 
 class FaultInjected(Record, frozen=True, kw_only=True):
@@ -193,7 +203,7 @@ class FaultEffect(Record, frozen=True, kw_only=True):
 
     Its tree ``gone``; its notice ``published`` or ``withdrawn``; all its processes ``paused``, or
     one thread ``held`` at a point; one of its processes ``child-gone``; its flash ``full``; itself
-    ``up``, as a node that the fault added.
+    ``up``, as a node that the fault added; its metadata service ``misbehaved`` while it was asked.
     """
 
     event = "fault.effect"

@@ -15,10 +15,12 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from chaosspot import content, toml
+from chaosspot.misbehaviour import MisbehaviourKind
 from chaosspot.toml import FileError, Value
 from chaosspot.words import CONTROL
 
 __all__ = [
+    "Cloud",
     "ClusterSpec",
     "DiskFull",
     "Expectation",
@@ -30,6 +32,7 @@ __all__ = [
     "Hold",
     "Kill",
     "KillChild",
+    "Misbehave",
     "Node",
     "Notice",
     "Pause",
@@ -47,6 +50,7 @@ __all__ = [
 Seconds = Annotated[float, Meta(ge=0.0)]
 Count = Annotated[int, Meta(ge=1)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+Cloud = Literal["aws", "gcp", "azure"]
 Pool = Literal["spot", "reserved"]
 Role = Literal["worker", "coordinator"]
 
@@ -76,8 +80,12 @@ class Group(Value, frozen=True, kw_only=True):
 
 
 class ClusterSpec(Value, frozen=True, kw_only=True):
-    """The worker nodes of one attack; the coordinator comes with the trainer."""
+    """The worker nodes of one attack, and whose cloud's metadata service they ask.
 
+    The coordinator comes with the trainer.
+    """
+
+    cloud: Cloud = "aws"
     group: Annotated[tuple[Group, ...], Meta(min_length=1)] = (Group(count=4, zones=("a", "b")),)
 
     def nodes(self) -> tuple[Node, ...]:
@@ -114,7 +122,7 @@ class ClusterSpec(Value, frozen=True, kw_only=True):
             grow = sum(counts) < count
             counts[index % len(counts) if grow else largest] += 1 if grow else -1
         groups = zip(self.group, counts, strict=True)
-        return ClusterSpec(group=tuple(replace(group, count=n) for group, n in groups))
+        return replace(self, group=tuple(replace(group, count=n) for group, n in groups))
 
 
 class Trigger(Value, frozen=True, kw_only=True):
@@ -280,7 +288,6 @@ class Notice(Fault, frozen=True, kw_only=True, tag="notice"):
     """
 
     kind = "notice"
-    provider: Literal["aws"] = "aws"
     lead_s: Seconds = 120.0
     kill_after_s: Seconds | None = None
     withdraw_after_s: Seconds | None = None
@@ -303,7 +310,23 @@ class Notice(Fault, frozen=True, kw_only=True, tag="notice"):
                 )
 
 
-FaultKind = Kill | Terminate | Notice | KillChild | Pause | Hold | DiskFull | Grow
+class Misbehave(Fault, frozen=True, kw_only=True, tag="misbehave"):
+    """The metadata service of the nodes misbehaves for ``duration_s``, as ``how`` says.
+
+    Alone it should cost nothing; with a notice at the same time it hides or garbles that.
+    """
+
+    kind = "misbehave"
+    how: MisbehaviourKind
+    duration_s: Annotated[float, Meta(gt=0.0)] = 20.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.how.nodes != "*" or self.how.lasts_s is not None:
+            raise ValueError("how.nodes and how.lasts_s are said by target and duration_s")
+
+
+FaultKind = Kill | Terminate | Notice | KillChild | Pause | Hold | DiskFull | Grow | Misbehave
 
 
 class Expectation(Value, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import typer
 
-from chaosspot.cli import attacks, catalogue, machine, results, trainers
+from chaosspot.cli import attacks, catalogue, machine, results, serve, trainers
 from chaosspot.cli.common import INTERRUPTED, err, show_warning
 from chaosspot.undo import interrupts
 
@@ -47,6 +47,7 @@ for command in (
 ):
     app.command()(command)
 app.add_typer(catalogue.app, name="faults")
+app.add_typer(serve.app, name="serve")
 
 
 def main() -> NoReturn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
@@ -26,6 +26,9 @@ def attack(
         str | None, typer.Option(help="A shipped trainer, or the path of a description.")
     ] = None,
     cluster: Annotated[str | None, typer.Option(help="Where nodes live: processes.")] = None,
+    cloud: Annotated[
+        str | None, typer.Option(help="Whose metadata service nodes ask: aws, gcp or azure.")
+    ] = None,
     nodes: Annotated[
         int | None, typer.Option(help="Worker nodes in all, instead of the schedule's.")
     ] = None,
@@ -64,6 +67,7 @@ def attack(
                     name=name,
                     trainer=attacked,
                     cluster=given["cluster"],
+                    cloud=cast("schedule.Cloud | None", cloud),
                     nodes=nodes,
                     steps=steps,
                     runs=given["runs"],

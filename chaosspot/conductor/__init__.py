@@ -9,7 +9,7 @@ from chaosspot.conductor.judging import judge_run
 from chaosspot.conductor.observer import Observer
 from chaosspot.conductor.rundir import LostError, RunError
 from chaosspot.conductor.stage import StartError
-from chaosspot.schedule import Schedule
+from chaosspot.schedule import Cloud, Schedule
 from chaosspot.trainers import Trainer
 from chaosspot.undo import StateError, interrupts
 from chaosspot.verdict import Verdict
@@ -34,6 +34,7 @@ def attack(
     name: str | None = None,
     trainer: Trainer | str = "reference",
     cluster: str = "processes",
+    cloud: Cloud | None = None,
     nodes: int | None = None,
     seed: int | None = None,
     steps: int | None = None,
@@ -49,6 +50,7 @@ def attack(
         name: what the run is called; the schedule's file name, or ``schedule``.
         trainer: a description, or the name or path of one.
         cluster: the backend; ``processes``.
+        cloud: whose metadata service nodes ask, instead of the schedule's cluster's.
         nodes: worker nodes in all, instead of what the schedule's cluster says.
         seed: decides which nodes are hit and when; the schedule's, or chosen and recorded.
         steps: stop at this step even if not everything is decided.
@@ -70,6 +72,7 @@ def attack(
         name=name,
         trainer=trainer,
         cluster=cluster,
+        cloud=cloud,
         nodes=nodes,
         seed=seed,
         steps=steps,
@@ -88,6 +91,7 @@ async def attack_async(
     name: str | None = None,
     trainer: Trainer | str = "reference",
     cluster: str = "processes",
+    cloud: Cloud | None = None,
     nodes: int | None = None,
     seed: int | None = None,
     steps: int | None = None,
@@ -100,6 +104,7 @@ async def attack_async(
         name=name,
         trainer=trainer,
         cluster=cluster,
+        cloud=cloud,
         nodes=nodes,
         seed=seed,
         steps=steps,

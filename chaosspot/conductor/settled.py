@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import secrets
+from typing import get_args
 
 from msgspec.structs import replace
 
 from chaosspot import schedule as s
-from chaosspot.schedule import Schedule
+from chaosspot.schedule import Cloud, Schedule
 from chaosspot.trainers import Trainer
 from chaosspot.words import CONTROL
 
 __all__ = ["refuse", "settled"]
 
 
-def settled(schedule: Schedule, *, nodes: int | None, seed: int | None) -> Schedule:
-    """The schedule as it will run: its size and seed decided, and checked.
+def settled(
+    schedule: Schedule, *, cloud: Cloud | None = None, nodes: int | None, seed: int | None
+) -> Schedule:
+    """The schedule as it will run: its cloud, size and seed decided, and checked.
 
     Raises:
         FileError: it cannot be run.
-        ValueError: too few nodes.
+        ValueError: an unknown cloud, or too few nodes.
     """
+    if cloud is not None:
+        if cloud not in get_args(Cloud):
+            raise ValueError(f"cloud = {cloud!r}; valid: {', '.join(get_args(Cloud))}")
+        schedule = replace(schedule, cluster=replace(schedule.cluster, cloud=cloud))
     if nodes is not None:
         schedule = replace(schedule, cluster=schedule.cluster.resized(nodes))
     if seed is None:

@@ -156,7 +156,8 @@ class Stage:
     @asynccontextmanager
     async def _metadata(self) -> AsyncIterator[MetadataService]:
         """The metadata service, which closes its listeners even when the run is cancelled."""
-        service = await MetadataService(run=self._lease.id).__aenter__()
+        cloud = self._schedule.cluster.cloud
+        service = await MetadataService(provider=cloud, run=self._lease.id).__aenter__()
         try:
             yield service
         finally:

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from chaosspot.inject import disk_full, grow, hold, kill, kill_child, notice, pause, terminate
+from chaosspot.inject import (
+    disk_full,
+    grow,
+    hold,
+    kill,
+    kill_child,
+    misbehave,
+    notice,
+    pause,
+    terminate,
+)
 from chaosspot.inject.world import World
 from chaosspot.schedule import (
     DiskFull,
@@ -14,6 +24,7 @@ from chaosspot.schedule import (
     Hold,
     Kill,
     KillChild,
+    Misbehave,
     Notice,
     Pause,
     Terminate,
@@ -32,6 +43,7 @@ INJECTORS: dict[type[Fault], Injector] = {
     Hold: hold.inject,
     DiskFull: disk_full.inject,
     Grow: grow.inject,
+    Misbehave: misbehave.inject,
 }
 
 

@@ -12,7 +12,7 @@ from chaosspot.oracles.cold import ColdStart, cold_starts
 from chaosspot.oracles.comparison import Comparison
 from chaosspot.oracles.episodes import Episode, episodes
 from chaosspot.oracles.lineage import Lineage, Process, process_of
-from chaosspot.schedule import FaultKind, Grow, Hold, Pause, Schedule
+from chaosspot.schedule import FaultKind, Grow, Hold, Misbehave, Pause, Schedule
 from chaosspot.trainers import Promises, Trainer
 
 __all__ = ["Evidence", "FaultView"]
@@ -30,6 +30,7 @@ _DECISIVE: Mapping[str, tuple[h.Effect, ...]] = {
     "hold": ("held",),
     "disk-full": ("full",),
     "grow": ("up",),
+    "misbehave": ("misbehaved",),
 }
 
 
@@ -57,6 +58,12 @@ class FaultView:
         """The effect that counts, by node, as far as it was seen."""
         wanted = _DECISIVE[self.spec.kind]
         return {r.node: r for r in self.effects if r.what in wanted}
+
+    @property
+    def disturbed(self) -> tuple[str, ...]:
+        """The nodes whose work it may have cost: not those that only heard less, or something
+        else, of the cloud."""
+        return () if isinstance(self.spec, Misbehave) else self.nodes
 
     @property
     def complete(self) -> bool:

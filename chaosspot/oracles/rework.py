@@ -29,7 +29,7 @@ def check(evidence: Evidence) -> Iterator[Finding]:
     owed = attributed(evidence)
     for loss in evidence.episodes:
         mine = [attempt for index in loss.faults for attempt in owed.pop(index, [])]
-        lost = sum(len(evidence.faults[index].nodes) for index in loss.faults)
+        lost = sum(len(evidence.faults[index].disturbed) for index in loss.faults)
         bound = _bound(evidence, loss.survivors, lost)
         if bound is not None:
             yield _finding(mine, bound, loss.faults[0])

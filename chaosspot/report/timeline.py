@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
+from chaosspot.misbehaviour import MisbehaviourKind
 from chaosspot.schedule import (
     DiskFull,
     FaultKind,
@@ -11,6 +14,7 @@ from chaosspot.schedule import (
     Hold,
     Kill,
     KillChild,
+    Misbehave,
     Notice,
     Pause,
     Schedule,
@@ -83,7 +87,7 @@ def _what(fault: FaultKind) -> Iterator[str]:
             yield f"+0 s  SIGTERM to {scope} of {whom}"
             yield f"+{fault.grace_s:g} s  SIGKILL to what is left"
         case Notice():
-            yield f"+0 s  an {fault.provider.upper()} notice for {whom}, {fault.lead_s:g} s ahead"
+            yield f"+0 s  an interruption notice for {whom}, {fault.lead_s:g} s ahead"
             if fault.withdraw_after_s is not None:
                 yield f"+{fault.withdraw_after_s:g} s  it is withdrawn, and the node stays"
             else:
@@ -101,11 +105,22 @@ def _what(fault: FaultKind) -> Iterator[str]:
         case DiskFull():
             yield f"+0 s  the flash of {whom} has no space left"
             yield f"+{fault.duration_s:g} s  it has again"
+        case Misbehave():
+            yield f"+0 s  the metadata service of {whom} misbehaves: {_how(fault.how)}"
+            yield f"+{fault.duration_s:g} s  it answers as it should again"
         case Grow():
             yield f"+0 s  {count(fault.count, 'more node')} like the first"
     if fault.replace_after_s is not None:
         later = f", its trainer {fault.start_delay_s:g} s later" if fault.start_delay_s else ""
         yield f"+{fault.replace_after_s:g} s  after each is gone: a new node{later}"
+
+
+def _how(what: MisbehaviourKind) -> str:
+    fields = msgspec.to_builtins(what)
+    kind = fields.pop("kind")
+    usual = ("nodes", "seed")
+    said = ", ".join(f"{k} {v}" for k, v in fields.items() if k not in usual)
+    return f"{kind} ({said})" if said else kind
 
 
 def _whom(target: Target | None, on: Trigger) -> str:

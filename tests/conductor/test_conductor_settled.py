@@ -11,7 +11,7 @@ from chaosspot import attack, trainers
 from chaosspot.cluster.processes import ProcessCluster
 from chaosspot.conductor import StartError
 from chaosspot.conductor.settled import refuse, settled
-from chaosspot.schedule import Kill, Schedule, Trigger
+from chaosspot.schedule import ClusterSpec, Kill, Schedule, Trigger
 from chaosspot.trainers import Patterns, Timeouts, Trainer
 
 TRAINER = Trainer(name="mine", command=("x",), timeouts=Timeouts(run_s=100.0))
@@ -98,3 +98,12 @@ def test_only_a_command_that_cannot_be_started_is_the_users_to_mend(
     with pytest.raises((OSError, StartError), match=re.escape(str(error.args[-1]))) as caught:
         attack(plan(Trigger(at_s=1.0)), trainer=trainer, runs=tmp_path / "runs")
     assert isinstance(caught.value, kind)
+
+
+def test_the_cloud_is_the_schedules_unless_another_is_asked_for() -> None:
+    plan = Schedule(cluster=ClusterSpec(cloud="gcp"), fault=(Kill(on=Trigger(at_s=1.0)),))
+    assert settled(plan, nodes=None, seed=1).cluster.cloud == "gcp"
+    assert settled(plan, cloud="azure", nodes=8, seed=1).cluster.cloud == "azure"
+    assert settled(plan, nodes=8, seed=1).cluster.cloud == "gcp"
+    with pytest.raises(ValueError, match="cloud = 'oracle'; valid: aws, gcp, azure"):
+        settled(plan, cloud="oracle", nodes=None, seed=1)  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from chaosspot import Verdict, trainers
 from chaosspot import history as h
+from chaosspot.misbehaviour import BlackHole, Latency, Status
 from chaosspot.schedule import (
     ClusterSpec,
     DiskFull,
@@ -19,6 +20,7 @@ from chaosspot.schedule import (
     Hold,
     Kill,
     KillChild,
+    Misbehave,
     Notice,
     Pause,
     Schedule,
@@ -334,3 +336,51 @@ def test_a_run_goes_on_after_the_last_fault_is_healed(attack: Attack) -> None:
     assert verdict.outcome is Outcome.PASS, verdict.findings
     last = max(healed.t for healed in told(verdict, h.FaultHealed))
     assert len({r.step for r in told(verdict, h.Commit) if r.t > last}) >= 10
+
+
+# What the metadata service says.
+
+
+def test_a_metadata_service_that_fails_costs_nothing_and_is_over_afterwards(
+    attack: Attack,
+) -> None:
+    errors = Misbehave(
+        on=SOON, target=Target(role="worker"), how=Status(status=503), duration_s=2.0
+    )
+    verdict = attack(errors)
+    verdict.check()
+    assert {effect.node for effect in effects(verdict)["misbehaved"]} == {
+        f"node-{number}" for number in range(3)
+    }
+    assert {"effect", "progress", "equality"} <= outcomes(verdict).keys()
+
+
+def test_a_misbehaviour_that_nobody_meets_has_no_effect(attack: Attack) -> None:
+    trainer = scripted("for number in range(1, 10**6): step(number)")
+    late = Misbehave(on=SOON, how=Latency(delay_s=1.0), duration_s=0.5)
+    verdict = attack(late, trainer=trainer, nodes=1)
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert verdict.primary is not None
+    assert verdict.primary.oracle == "effect"
+
+
+def test_a_notice_that_cannot_be_read_is_not_kept(attack: Attack) -> None:
+    hidden = Misbehave(on=SOON, target=Target(role="worker"), how=BlackHole(), duration_s=6.0)
+    notice = Notice(on=replace(SOON, delay_s=0.2), target=ONE, lead_s=3.0)
+    verdict = attack(hidden, notice)
+    assert outcomes(verdict)["notice"] is Outcome.FAIL
+
+
+@pytest.mark.parametrize("cloud", ["gcp", "azure"])
+def test_nodes_ask_the_cloud_that_the_cluster_is_on(attack: Attack, cloud: str) -> None:
+    trainer = scripted(
+        """
+print("told:", sorted(name for name in os.environ if "METADATA" in name), flush=True)
+for number in range(1, 10**6): step(number)
+"""
+    )
+    kill = Kill(on=SOON, target=ONE, replace_after_s=0.1)
+    verdict = attack(kill, trainer=trainer, nodes=1, cloud=cloud)
+    logs = (Path(verdict.run) / "logs" / "node-0.log").read_text()
+    told_of = {name for name in ("AWS", "GCE", "AZURE") if f"'{name}_" in logs}
+    assert told_of == {{"gcp": "GCE", "azure": "AZURE"}[cloud]}

@@ -13,7 +13,7 @@ def test_a_notice_is_told_with_its_times() -> None:
         "spot-notice: One node gets an interruption notice",
         "4 spot nodes p4d.24xlarge in zones a, b",
         "2 s after every worker has committed a step, and up to 2 s that the seed decides",
-        "+0 s  an AWS notice for 1 worker, 30 s ahead",
+        "+0 s  an interruption notice for 1 worker, 30 s ahead",
         "+30 s  SIGTERM",
         "+32 s  SIGKILL",
         "+3 s  after each is gone: a new node",

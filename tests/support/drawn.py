@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from chaosspot.misbehaviour import Latency, Reset, Skew, Status
 from chaosspot.schedule import (
     ClusterSpec,
     DiskFull,
@@ -14,6 +15,7 @@ from chaosspot.schedule import (
     Hold,
     Kill,
     KillChild,
+    Misbehave,
     Notice,
     Pause,
     Resolved,
@@ -63,6 +65,12 @@ common = {
         )
     ),
 }
+misbehaviours = st.one_of(
+    st.builds(Status, status=st.sampled_from([401, 503]), rate=st.floats(0.01, 1.0), paths=names),
+    st.builds(Latency, delay_s=seconds, jitter_s=seconds, first=maybe(counts)),
+    st.builds(Reset, stage=st.sampled_from(["head", "body"])),
+    st.builds(Skew, skew_s=st.floats(-90.0, 90.0)),
+)
 faults: st.SearchStrategy[FaultKind] = st.one_of(
     st.builds(Kill, keep_flash=st.booleans(), **common),
     st.builds(Terminate, grace_s=seconds, scope=st.sampled_from(["tree", "main"]), **common),
@@ -76,6 +84,7 @@ faults: st.SearchStrategy[FaultKind] = st.one_of(
     ),
     st.builds(DiskFull, duration_s=seconds, **common),
     st.builds(Grow, count=counts, **common),
+    st.builds(Misbehave, how=misbehaviours, duration_s=st.floats(0.1, 1e6), **common),
 )
 groups = st.builds(
     Group,
@@ -85,7 +94,11 @@ groups = st.builds(
     pool=st.sampled_from(["spot", "reserved"]),
     flash_bytes=maybe(st.integers(1 << 16, 1 << 40)),
 )
-clusters = st.builds(ClusterSpec, group=st.lists(groups, min_size=1, max_size=3).map(tuple))
+clusters = st.builds(
+    ClusterSpec,
+    cloud=st.sampled_from(["aws", "gcp", "azure"]),
+    group=st.lists(groups, min_size=1, max_size=3).map(tuple),
+)
 schedules = st.builds(
     Schedule,
     title=texts,
