@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from chaosspot import probe
 from chaosspot.trainer.config import InputError, StepReport, TrainConfig, TrainerError
 from chaosspot.trainer.quiet import quiet_torchft
+from chaosspot.trainer.watch.detect import LINK_LOCAL, VARIABLES, Provider, named
 
 if TYPE_CHECKING:
     from chaosspot.trainer.loop import Trainer
 
 __all__ = ["main", "parse"]
 
-_AWS_DEFAULT = "http://169.254.169.254"
 _METADATA_HELP = (
-    "poll this provider for a notice, at its usual address or at "
-    "$AWS_EC2_METADATA_SERVICE_ENDPOINT, which turns polling on by itself"
+    "watch this provider for a notice (auto: whichever answers), at its usual address or at "
+    f"${', $'.join(VARIABLES)}; one of these turns watching on by itself"
 )
 
 
@@ -49,7 +49,7 @@ def parse(argv: list[str] | None, environ: Mapping[str, str]) -> TrainConfig:
     option("--store", type=Path, metavar="DIR", help="what outlives nodes [$CHAOSSPOT_STORE]")
     option("--lighthouse", metavar="URL", help="coordinator [$TORCHFT_LIGHTHOUSE; none: alone]")
     option("--advertise-host", metavar="HOST", help="name under which peers reach this rank")
-    option("--metadata", choices=["aws"], help=_METADATA_HELP)
+    option("--metadata", choices=["auto", "aws", "azure", "gcp"], help=_METADATA_HELP)
     option("--snapshot-every", dest="snapshot_every_steps", type=int, metavar="STEPS")
     option("--keep-snapshots", type=int, metavar="COUNT")
     option("--micro-shards", type=int, metavar="M", help="parts of the global batch")
@@ -69,18 +69,34 @@ def parse(argv: list[str] | None, environ: Mapping[str, str]) -> TrainConfig:
         return Path(environ[name]) if environ.get(name) else None
 
     node, life = environ.get("CHAOSSPOT_NODE") or "node", environ.get("CHAOSSPOT_INCARNATION", "0")
-    endpoint = environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT")
-    if given.pop("metadata", None):
-        endpoint = endpoint or _AWS_DEFAULT
+    provider, endpoint = _metadata(given.pop("metadata", None), environ)
     from_environment = {
         "flash": path("CHAOSSPOT_FLASH"),
         "store": path("CHAOSSPOT_STORE"),
         "lighthouse": environ.get("TORCHFT_LIGHTHOUSE") or None,
         "replica": f"{node}.{life}",
-        "metadata_endpoint": endpoint or None,
+        "metadata_endpoint": endpoint,
+        "metadata_provider": provider,
     }
     assert set(from_environment) <= set(default)
     return TrainConfig(**(from_environment | given))
+
+
+def _metadata(wanted: Provider | None, environ: Mapping[str, str]) -> tuple[Provider, str | None]:
+    """Which provider's service to watch, and where; no address: none.
+
+    Raises:
+        InputError: the environment names several and none is wanted.
+    """
+    found = named(environ)
+    if wanted is not None and wanted != "auto":
+        return wanted, found.get(wanted, LINK_LOCAL)
+    if len(found) > 1:
+        set_ = " and ".join(name for name in VARIABLES if environ.get(name))
+        raise InputError(f"{set_} are set: choose one provider with --metadata")
+    for provider, endpoint in found.items():
+        return provider, endpoint
+    return ("aws", None) if wanted is None else ("auto", LINK_LOCAL)
 
 
 def main(argv: list[str] | None = None, *, kind: type[Trainer] | None = None) -> int:

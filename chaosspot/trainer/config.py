@@ -60,7 +60,9 @@ class TrainConfig:
     advertise_host: str = "127.0.0.1"
     """Host name under which peers reach this rank."""
     metadata_endpoint: str | None = None
-    """Base URL of an AWS-style metadata service to poll for notices; None polls nothing."""
+    """Base URL of a metadata service to watch for notices; None watches nothing."""
+    metadata_provider: Literal["aws", "gcp", "azure", "auto"] = "aws"
+    """Whose service that is; ``auto`` finds out by asking it."""
     sigterm_grace_s: float = 10.0
     """Time a SIGTERM is taken to leave before SIGKILL follows."""
     collective_timeout_s: float = 5.0

@@ -38,7 +38,7 @@ from chaosspot.trainer.plan import (
 from chaosspot.trainer.reduction import ExactReduction
 from chaosspot.trainer.snapshot.keeper import SnapshotKeeper
 from chaosspot.trainer.state import TrainState
-from chaosspot.trainer.watcher import AwsWatcher
+from chaosspot.trainer.watcher import Watcher
 
 __all__ = ["Trainer", "train"]
 
@@ -97,7 +97,9 @@ class Trainer:
         self.board = NoticeBoard()
         stack.enter_context(sigterm_is_a_notice(self.board, config.sigterm_grace_s))
         if config.metadata_endpoint:
-            stack.enter_context(AwsWatcher(config.metadata_endpoint, self.board))
+            provider = config.metadata_provider
+            watcher = Watcher(config.metadata_endpoint, self.board, provider=provider)
+            stack.enter_context(watcher)
         self.device = torch.device(config.device)
         self.state = TrainState(config, self.device)
         self.reduction = ExactReduction(self.state.n, config.micro_shards, self.device)
