@@ -11,7 +11,7 @@ from chaosspot.schedule import Schedule
 from chaosspot.toml import FileError
 from chaosspot.trainers import Trainer
 
-KINDS = "valid: kill, terminate, notice, kill-child, pause, hold, disk-full, grow"
+KINDS = "valid: kill, terminate, notice, kill-child, pause, hold, disk-full, grow, misbehave"
 FAULT = "[[fault]]\non = { at_s = 1.0 }\n"
 
 

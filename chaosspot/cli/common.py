@@ -69,26 +69,34 @@ def guarded(command: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        from chaosspot.conductor import LostError, RunError, StartError, UnsupportedError
-        from chaosspot.undo import StateError
-
         try:
             return command(*args, **kwargs)
-        except (content.ContentError, FileError, RunError, StartError, StateError) as error:
-            stop(str(error), 2)
-        except ValueError as error:
-            stop(str(error), 2)
-        except UnsupportedError as error:
-            stop(str(error), 4)
-        except LostError as error:
-            stop(str(error), 3)
-        except OSError as error:
-            where = f" {error.filename!r}" if error.filename else ""
-            stop(f"{error.strerror or error}{where}", 3)
         except KeyboardInterrupt as told:
             stop(str(told) or "interrupted", INTERRUPTED)
+        except typer.Exit:
+            raise
+        except Exception as error:
+            _explain(error)
+            raise
 
     return run
+
+
+def _explain(error: Exception) -> None:
+    """End with one line and an exit code if a user can do something about it."""
+    from chaosspot.conductor import LostError, RunError, StartError, UnsupportedError
+    from chaosspot.undo import StateError
+
+    if isinstance(error, UnsupportedError):
+        stop(str(error), 4)
+    if isinstance(error, LostError):
+        stop(str(error), 3)
+    usage = (content.ContentError, FileError, RunError, StartError, StateError, ValueError)
+    if isinstance(error, usage):
+        stop(str(error), 2)
+    if isinstance(error, OSError):
+        where = f" {error.filename!r}" if error.filename else ""
+        stop(f"{error.strerror or error}{where}", 3)
 
 
 def stop(message: str, code: int) -> NoReturn:

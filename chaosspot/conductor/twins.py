@@ -16,7 +16,6 @@ import msgspec
 from chaosspot import content, history, toml
 from chaosspot.conductor.pruning import prune, touch
 from chaosspot.conductor.rundir import machine
-from chaosspot.conductor.weights import compare
 from chaosspot.oracles.lineage import Lineage
 from chaosspot.schedule import ClusterSpec
 from chaosspot.trainers import Final, Trainer
@@ -79,6 +78,8 @@ def differ(one: Twin, other: Twin, *, ignore: Iterable[str] = ()) -> bool:
         return True
     if one.checkpoint is None or other.checkpoint is None:
         return False
+    from chaosspot.conductor.weights import compare  # numpy: not at every start of the command
+
     found = compare("", one.checkpoint, other.checkpoint, ignore=ignore).difference
     return found is not None and bool(found.unequal or found.only_here or found.only_there)
 

@@ -15,7 +15,6 @@ from chaosspot.conductor.observer import Observer
 from chaosspot.conductor.rundir import evidence_of
 from chaosspot.conductor.stage import Stage, StartError
 from chaosspot.conductor.twins import Twin
-from chaosspot.conductor.weights import compare
 from chaosspot.oracles import Evidence, checkpoint, equality, loss
 from chaosspot.oracles.lineage import Lineage
 from chaosspot.schedule import Expectation, Schedule
@@ -103,6 +102,8 @@ class _Search:
         rundir.write(self._run / "twin.jsonl", twin.history)
         if (final := self._trainer.final) is None or twin.checkpoint is None:
             return
+        from chaosspot.conductor.weights import compare  # numpy: not at every start of the command
+
         ours = self._run / "store" / final.checkpoint
         compared = compare(final.checkpoint, ours, twin.checkpoint, ignore=final.ignore)
         rundir.write(self._run / "final.json", msgspec.json.format(msgspec.json.encode(compared)))
