@@ -2,7 +2,8 @@
 
 Read it in this order: ``plan`` (every decision, as pure functions), ``model``, ``data``,
 ``reduction`` (why the result does not depend on who took part), ``state``, ``membership``,
-``snapshot/``, ``restore``, ``watch/`` (what a cloud announces), ``loop``. It knows nothing of the harness but :mod:`chaosspot.probe`.
+``snapshot/``, ``restore``, ``watch/`` (what a cloud announces), ``loop``. It knows nothing of the
+harness but :mod:`chaosspot.probe`.
 
 Importing this package loads neither torch nor torchft; ``train`` does.
 """
