@@ -13,6 +13,11 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first, so that the other workers do not wait for them at the end."""
+    items.sort(key=lambda item: item.path.name != "test_reference.py")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Leases and twins of the tests stay out of the user's own; workers of one session share."""
