@@ -39,20 +39,26 @@ def check(evidence: Evidence) -> Iterator[Finding]:
 
 
 def attributed(evidence: Evidence) -> dict[int | None, list[Attempt]]:
-    """Abandoned attempts by the fault they are owed to: the last one that had taken effect when
-    the step was tried again; None where there was none."""
+    """Abandoned attempts by the fault they are owed to: the last one that had been made when the
+    step was tried again; None where there was none.
+
+    What counts is when it was made: survivors may go on before its effect has been verified.
+    """
     lineage = evidence.lineage
     owed: dict[int | None, list[Attempt]] = {}
     for attempt in lineage.abandoned:
         redo_t = lineage.redo_t(attempt)
-        before = [v for v in evidence.faults if _effect_t(v) <= redo_t]
-        owner = max(before, key=_effect_t).index if before else None
+        before = [v for v in evidence.faults if _made_t(v) <= redo_t]
+        owner = max(before, key=_made_t).index if before else None
         owed.setdefault(owner, []).append(attempt)
     return owed
 
 
-def _effect_t(view: FaultView) -> float:
-    return view.first_effect_t if view.first_effect_t is not None else float("inf")
+def _made_t(view: FaultView) -> float:
+    """When a fault that had an effect was made; infinity for one that had none."""
+    if view.injected is None or not view.effects:
+        return float("inf")
+    return view.injected.t
 
 
 def _bound(evidence: Evidence, survivors: int, lost: int) -> float | None:

@@ -248,6 +248,20 @@ def test_rework_cannot_be_counted_without_generations() -> None:
     assert outcome("rework", ended(story).evidence()) is None
 
 
+def test_survivors_that_go_on_before_the_loss_is_verified_repeat_the_step_because_of_it() -> None:
+    story = undisturbed(5)
+    story.begin(5.05, 6, "node-0", "node-1")
+    story.tell(h.FaultInjected, 5.1, fault=0, kind="kill", nodes=("node-1",))
+    story.step(5.7, 6, "node-0", generation=2)  # begun at 5.2
+    story.gone(5.3, "node-1")
+    story.tell(h.FaultEffect, 5.3, "node-1", fault=0, what="gone")
+    story.tell(h.FaultHealed, 5.3, fault=0)
+    story.step(7.0, 7, "node-0", generation=2)
+    evidence = ended(story).evidence(KILL, snapshot_every_steps=5, peers_hold_state=True)
+    findings = list(ORACLES["rework"](evidence))
+    assert [(f.outcome, f.fault, f.measured) for f in findings] == [(Outcome.PASS, 0, 1)]
+
+
 # ledger
 
 
