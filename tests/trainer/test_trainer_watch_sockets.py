@@ -55,8 +55,10 @@ def run(cloud: str, play: Callable[[MetadataService], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize(("cloud", "bound_s"), [("aws", 1.2), ("gcp", 0.1), ("azure", 1.2)])
+@pytest.mark.parametrize(("cloud", "bound_s"), [("aws", 2.0), ("gcp", 0.5), ("azure", 2.0)])
 def test_the_median_of_twenty_notices(cloud: Provider, bound_s: float) -> None:
+    """Less than the poll interval, also on a busy machine; exact bounds hold in virtual time."""
+
     async def play(service: MetadataService) -> None:
         pace = Pace()
         found, boards, published_s = await nodes(service, NOTICES), {}, {}
