@@ -11,7 +11,6 @@ import msgspec
 from chaosspot import history as h
 from chaosspot.conductor import rundir
 from chaosspot.oracles import ORACLES, Evidence, judge
-from chaosspot.oracles.lineage import Lineage
 from chaosspot.verdict import Finding, Outcome, Verdict
 
 __all__ = ["GUARDIAN_DIED", "judge_run", "verdict_of", "write_verdict"]
@@ -70,7 +69,7 @@ def _twin(evidence: Evidence) -> Iterator[Finding]:
     if evidence.twin is None:
         return
     twin = Evidence(history=evidence.twin, schedule=evidence.schedule, trainer=evidence.trainer)
-    reached = max(Lineage(twin.history).commits, default=0)
+    reached = max(evidence.twin_lineage.commits, default=0)
     wanted = max(evidence.lineage.commits, default=0)
     why = next((s.reason for s in reversed(list(twin.of(h.RunStop)))), "its history has no end")
     if reached >= wanted or why == "steps":

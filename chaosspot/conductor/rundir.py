@@ -1,6 +1,7 @@
 """The directory of one attack: made at the start under its final name, kept whatever happens.
 
-``schedule.toml``, ``trainer.toml``, ``history.jsonl``, ``twin.jsonl``, ``environment.json``,
+``schedule.toml``, ``trainer.toml``, ``history.jsonl``, ``twin.jsonl`` (and ``twin-2.jsonl`` and so
+on, ``final.json``, where a description asks for them), ``environment.json``,
 ``events/`` (as each process wrote them), ``logs/``, ``verdict.json``; and ``store/``, what the
 trainer saved, unless the run passed.
 """

@@ -18,8 +18,6 @@ __all__ = ["CheckpointError", "arrays", "compare", "difference"]
 
 Array = NDArray[Any]
 
-_MOST_NAMES = 20  # of arrays that differ
-
 
 class CheckpointError(ValueError):
     """A checkpoint cannot be read; the message says why."""
@@ -59,9 +57,9 @@ def difference(run: Mapping[str, Array], twin: Mapping[str, Array]) -> Differenc
         distance = float(np.sqrt(off / size)) if size else float(np.sqrt(off))
     return Difference(
         arrays=len(run.keys() | twin.keys()),
-        unequal=tuple(unequal[:_MOST_NAMES]),
-        only_here=only_here[:_MOST_NAMES],
-        only_there=only_there[:_MOST_NAMES],
+        unequal=tuple(unequal),
+        only_here=only_here,
+        only_there=only_there,
         distance=distance,
     )
 

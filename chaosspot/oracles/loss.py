@@ -55,7 +55,8 @@ def check(evidence: Evidence) -> Iterator[Finding]:
     if not run or not all(twins):
         yield _unknown("no loss was reported" + ("" if not run else " by an undisturbed run"))
         return
-    begin = min((v.first_effect_t for v in evidence.faults if v.first_effect_t), default=0.0)
+    effects = [v.first_effect_t for v in evidence.faults if v.first_effect_t is not None]
+    begin = min(effects, default=0.0)
     after = {step for step, commit in evidence.lineage.commits.items() if commit.t >= begin}
     shared = run.keys() & after
     for twin in twins:

@@ -105,6 +105,12 @@ def test_equal_checkpoints_differ_in_nothing() -> None:
     assert (found.unequal, found.only_here, found.only_there, found.distance) == ((), (), (), 0.0)
 
 
+def test_all_that_differs_is_counted() -> None:
+    twin = {str(number): WEIGHT for number in range(50)}
+    assert len(difference(dict.fromkeys(twin, WEIGHT + 1), twin).unequal) == 50
+    assert len(difference({}, twin).only_there) == 50
+
+
 def test_the_distance_is_relative_and_over_all_numbers() -> None:
     twin = {"a": np.array([3.0]), "b": np.array([4.0]), "name": np.asarray("adam")}
     found = difference({**twin, "b": np.array([4.5])}, twin)
