@@ -105,7 +105,9 @@ for step in range(start + 1, 10**9):
     at = dict(step=step, generation=int(os.environ["CHAOSSPOT_INCARNATION"]), world=1)
     probe.emit("begin", **at)
     time.sleep(0.02)
-    open(mark, "w").write(str(step))
+    with open(mark + ".new", "w") as file:
+        file.write(str(step))
+    os.replace(mark + ".new", mark)
     probe.emit("commit", **at)
 """
     fault = Kill(on=SOON, target=ONE, keep_flash=True, replace_after_s=0.2)
