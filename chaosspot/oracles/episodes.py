@@ -77,7 +77,7 @@ def episodes(evidence: Evidence) -> tuple[Episode, ...]:
 def _episode(evidence: Evidence, views: list[FaultView]) -> Episode:
     first_t = min(v.first_effect_t or 0.0 for v in views)
     effect_t = max(v.effect_t or 0.0 for v in views)
-    able = evidence.able_workers(effect_t)
+    able = evidence.able_workers(effect_t) | _given_up(evidence, views, effect_t)
     needed = evidence.trainer.min_nodes
     start_t = effect_t if len(able) >= needed else _capacity_t(evidence, effect_t, needed)
     loss_t = min((v.effect_t or 0.0) for v in views)
@@ -96,6 +96,22 @@ def _episode(evidence: Evidence, views: list[FaultView]) -> Episode:
         caught_up=caught_up,
         gap_s=longest_gap_s(evidence.commits, first_t, recovered.t) if recovered else None,
     )
+
+
+def _given_up(evidence: Evidence, views: list[FaultView], until_t: float) -> set[str]:
+    """Workers that failed by themselves since the first of the faults was made, which took others.
+
+    They do not want for capacity: it is the trainer that did not come back from the faults. They
+    may fail before an effect has been verified.
+    """
+    since_t = min(view.injected.t for view in views if view.injected)
+    taken = {node for view in views for node in view.seen("gone")}
+    return {
+        end.node
+        for end in evidence.of(h.NodeGone)
+        if end.by_itself and end.code and since_t <= end.t <= until_t
+        if end.node in evidence.workers and end.node not in taken
+    }
 
 
 def first_commit_after(evidence: Evidence, t: float) -> h.Commit | None:

@@ -51,6 +51,29 @@ def test_without_capacity_nothing_can_progress() -> None:
     assert outcome("progress", ended(story).evidence(KILL)) is Outcome.UNKNOWN
 
 
+@pytest.mark.parametrize(
+    ("code", "failed_t", "expected"),
+    [
+        (1, 5.15, Outcome.FAIL),
+        (1, 5.25, Outcome.FAIL),
+        (0, 5.15, Outcome.UNKNOWN),  # it may have been done
+        (1, 5.05, Outcome.UNKNOWN),  # not because of the fault
+    ],
+)
+def test_who_fails_by_itself_because_of_a_fault_does_not_want_for_capacity(
+    code: int, failed_t: float, expected: Outcome
+) -> None:
+    """The kill of node-1 is made at 5.1 and verified at 5.2; node-0 ends before or after that."""
+    story = undisturbed(5)
+    gone = [(failed_t, "node-0", code), (5.2, "node-1", None)]
+    story.tell(h.FaultInjected, 5.1, fault=0, kind="kill", nodes=("node-1",))
+    for t, node, its_code in sorted(gone):
+        story.gone(t, node, by_itself=node == "node-0", code=its_code)
+    story.tell(h.FaultEffect, 5.2, "node-1", fault=0, what="gone")
+    story.tell(h.FaultHealed, 5.2, fault=0)
+    assert outcome("progress", ended(story).evidence(KILL)) is expected
+
+
 def test_a_trainer_without_begins_is_judged_by_its_second_commit() -> None:
     story = Story()
     story.up(0.0, "node-0", "node-1")
