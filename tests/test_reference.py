@@ -13,8 +13,13 @@ from chaosspot.verdict import Outcome
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
+_LONG = [
+    pytest.param(name, marks=pytest.mark.reference)
+    for name in ("spot-notice", "zone-loss", "everyone-gone")
+]
 
-@pytest.mark.parametrize("name", ["spot-notice", "sudden-kill", "zone-loss", "everyone-gone"])
+
+@pytest.mark.parametrize("name", ["sudden-kill", *_LONG])
 def test_the_reference_trainer_survives(name: str, tmp_path: Path) -> None:
     verdict = chaosspot.attack(name, nodes=4, seed=2, runs=tmp_path)
     assert verdict.outcome is Outcome.PASS, verdict.findings
