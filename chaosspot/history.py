@@ -84,11 +84,14 @@ class Commit(Record, frozen=True, kw_only=True):
 
 
 class Snapshot(Record, frozen=True, kw_only=True):
+    """``objects``: the keys that make it up in the store, from the start of the store's place."""
+
     event = "snapshot"
     step: int
     stage: Literal["staged", "local", "durable"]
     bytes: int = 0
     shards: int = 1
+    objects: tuple[str, ...] | None = None
 
 
 class NoticeSeen(Record, frozen=True, kw_only=True):
@@ -128,6 +131,15 @@ class Restore(Record, frozen=True, kw_only=True):
 class Exit(Record, frozen=True, kw_only=True):
     event = "exit"
     reason: str = ""
+
+
+class SoftError(Record, frozen=True, kw_only=True):
+    """Something failed that training goes on without, such as an upload."""
+
+    event = "soft-error"
+    what: str
+    error: str = ""
+    step: int | None = None
 
 
 class Point(Record, frozen=True, kw_only=True):
@@ -187,6 +199,7 @@ Effect = Literal[
     "full",
     "up",
     "misbehaved",
+    "impaired",
 ]
 
 
@@ -203,7 +216,8 @@ class FaultEffect(Record, frozen=True, kw_only=True):
 
     Its tree ``gone``; its notice ``published`` or ``withdrawn``; all its processes ``paused``, or
     one thread ``held`` at a point; one of its processes ``child-gone``; its flash ``full``; itself
-    ``up``, as a node that the fault added; its metadata service ``misbehaved`` while it was asked.
+    ``up``, as a node that the fault added; its metadata service or the store ``misbehaved``
+    towards it; what it sent or was sent over a link ``impaired``.
     """
 
     event = "fault.effect"
@@ -223,6 +237,55 @@ class FaultMissed(Record, frozen=True, kw_only=True):
     event = "fault.missed"
     fault: int
     reason: str
+
+
+class StorePut(Record, frozen=True, kw_only=True):
+    """From now on the store holds this under ``key``: a whole object, however it was sent.
+
+    ``sum`` is of its bytes. ``node`` is who sent it, empty where that is not known.
+    """
+
+    event = "store.put"
+    key: str
+    bytes: int
+    sum: str
+
+
+class StoreDelete(Record, frozen=True, kw_only=True):
+    """From now on the store holds nothing under ``key``."""
+
+    event = "store.delete"
+    key: str
+
+
+class StoreUpload(Record, frozen=True, kw_only=True):
+    """An upload in parts began, or ended with an object or without one."""
+
+    event = "store.upload"
+    key: str
+    upload: str
+    state: Literal["begun", "completed", "aborted"]
+
+
+class StoreMisbehaved(Record, frozen=True, kw_only=True):
+    """The store did as a fault told it, to one request of ``node``."""
+
+    event = "store.misbehaved"
+    fault: int
+    kind: str
+    operation: str
+    key: str
+
+
+class StoreFound(Record, frozen=True, kw_only=True):
+    """What the harness read in the store itself at the end, past all that may misbehave.
+
+    ``objects``: the sums by key. ``uploads``: the uploads in parts that had not ended.
+    """
+
+    event = "store.found"
+    objects: dict[str, str]
+    uploads: tuple[str, ...] = ()
 
 
 class Malformed(Record, frozen=True, kw_only=True):

@@ -30,6 +30,7 @@ from chaosspot.toml import FileError, Value
 __all__ = [
     "Coordinator",
     "Final",
+    "InObjectStore",
     "Limit",
     "Patterns",
     "Promises",
@@ -101,6 +102,16 @@ class Final(Value, frozen=True, kw_only=True):
             raise ValueError(
                 f"checkpoint = {self.checkpoint!r} is no path within the store (CHAOSSPOT_STORE)"
             )
+
+
+class InObjectStore(Value, frozen=True, kw_only=True):
+    """A trainer that takes ``CHAOSSPOT_STORE = s3://BUCKET/PREFIX`` as well as a directory.
+
+    ``complete``: a pattern of the keys that make what lies beside them a snapshot as soon as they
+    are there, such as ``step-*/manifest.json``.
+    """
+
+    complete: Annotated[str, Meta(min_length=1)] | None = None
 
 
 _GROUPS = {"step", "loss", "generation", "world", "source"}
@@ -186,6 +197,7 @@ class Trainer(Value, frozen=True, kw_only=True):
     timeouts: Timeouts = Timeouts()
     promises: Promises = Promises()
     final: Final | None = None
+    object_store: InObjectStore | None = None
     limit: tuple[Limit, ...] = ()
     sick: Sick | None = None
 

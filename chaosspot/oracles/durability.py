@@ -1,12 +1,14 @@
-"""What was reported durable is what a cold start comes back with."""
+"""What was reported durable is in the store, and it is what a cold start comes back with."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from chaosspot.oracles.claims import claims, left_uploads, untrue, visible_too_early
 from chaosspot.oracles.cold import ColdStart
 from chaosspot.oracles.evidence import Evidence
 from chaosspot.verdict import Finding, Outcome
+from chaosspot.words import count
 
 NAME = "durability"
 
@@ -15,9 +17,37 @@ _WELL_S = 1.0  # a report so long before the end of all was not overtaken by it
 
 def check(evidence: Evidence) -> Iterator[Finding]:
     """Fail when nobody was left who held the state and training went on from an older step than
-    one reported durable a second or more before: that snapshot was lost, or passed over."""
+    one reported durable a second or more before: that snapshot was lost, or passed over.
+
+    Where the run's store is an object store, also for what its own record contradicts: a snapshot
+    said to be durable that was not there whole and unchanged until a newer one was, one that could
+    be seen before it was complete, and an upload that was left behind."""
     for cold in evidence.cold_starts:
         yield from _after(cold)
+    yield from _in_store(evidence)
+
+
+def _in_store(evidence: Evidence) -> Iterator[Finding]:
+    log = evidence.store
+    made = claims(evidence)
+    if log.found is None:
+        return
+    wrong = list(untrue(log, made))
+    kept = evidence.trainer.object_store
+    if kept is not None and kept.complete is not None:
+        wrong += visible_too_early(log, kept.complete)
+    wrong += left_uploads(evidence, log, made)
+    for message, seqs in wrong:
+        yield Finding(oracle=NAME, outcome=Outcome.FAIL, message=message, evidence=seqs)
+    if made and not wrong:
+        yield Finding(
+            oracle=NAME,
+            outcome=Outcome.PASS,
+            message=f"the store had all of {count(len(made), 'snapshot')} said to be durable",
+            measured=len(made),
+            unit="snapshots",
+            evidence=tuple(claim.seq for claim in made)[-20:],
+        )
 
 
 def _after(cold: ColdStart) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from chaosspot.oracles.cold import ColdStart, cold_starts
 from chaosspot.oracles.comparison import Comparison
 from chaosspot.oracles.episodes import Episode, episodes
 from chaosspot.oracles.lineage import Lineage, Process, process_of
+from chaosspot.oracles.stored import StoreLog
 from chaosspot.schedule import FaultKind, Grow, Hold, Misbehave, Pause, Schedule
 from chaosspot.trainers import Promises, Trainer
 
@@ -167,6 +168,11 @@ class Evidence:
     def twin_lineage(self) -> Lineage:
         """Of the first twin; empty without one."""
         return Lineage(self.twin or ())
+
+    @cached_property
+    def store(self) -> StoreLog:
+        """What the object store held; empty where the run had none."""
+        return StoreLog(self.history)
 
     @cached_property
     def cold_starts(self) -> tuple[ColdStart, ...]:

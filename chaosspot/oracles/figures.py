@@ -39,6 +39,7 @@ def measure(evidence: Evidence) -> dict[str, Any]:
             source: sum(1 for r in evidence.of(h.Restore) if r.source == source)
             for source in ("peer", "local", "store")
         },
+        "soft_errors": sum(1 for _ in evidence.of(h.SoftError)),
     }
 
 

@@ -30,6 +30,11 @@ MUTANTS: dict[str, list[tuple[str, str]]] = {
         ("wrong = (*other, *found.unequal)", "wrong = other"),
         ("if not found.distance <= within", "if found.distance > within"),
     ],
+    "claims": [
+        ("if stored < claim.bytes:", "if False:"),
+        ("other.t <= t and other.step > claim.step", "other.step > claim.step"),
+        ("and log.at(key, later.t) is change", ""),
+    ],
     "cold": [
         ("if process[0] != record.node}", "if process[0] == record.node}"),
         ("elif evidence.is_late(record):", "elif False:"),
@@ -147,6 +152,11 @@ MUTANTS: dict[str, list[tuple[str, str]]] = {
         ("_REPORT_S = 1.0", "_REPORT_S = 2.0"),
         ('return ".after-" not in record.name', "return False"),
         ("or newest.step not in good:", "or False:"),
+    ],
+    "stored": [
+        ("and not (isinstance(change, h.StorePut) and now and change.sum == now.sum)", ""),
+        ("return last if isinstance(last, h.StorePut) else None", "return None"),
+        ("and r.upload in still", ""),
     ],
 }  # fmt: skip
 

@@ -8,7 +8,7 @@ from chaosspot import history as h
 from chaosspot.oracles import ORACLES, Evidence
 from chaosspot.oracles.comparison import Comparison
 from chaosspot.schedule import ClusterSpec, Expectation, Group, Kill, Notice, Schedule, Trigger
-from chaosspot.trainers import Final, Promises, Trainer
+from chaosspot.trainers import Final, InObjectStore, Promises, Trainer
 from chaosspot.verdict import Outcome
 
 HERE = "this-boot"
@@ -146,6 +146,7 @@ class Story:
         min_nodes: int = 1,
         ranks_per_node: int = 1,
         patterns: Any = None,
+        object_store: InObjectStore | None = None,
         **promises: Any,
     ) -> Evidence:
         """What the oracles see, with these faults planned and these promises made."""
@@ -164,6 +165,7 @@ class Story:
                 patterns=patterns,
                 promises=Promises(**promises),
                 final=final,
+                object_store=object_store,
             ),
             twin=h.ordered(twin.records) if twin else None,
             twins_agree=twins_agree,
