@@ -58,7 +58,11 @@ def train(
     data: Annotated[Path, typer.Option(help="File to learn from, read as bytes.")],
     steps: Annotated[int, typer.Option(help="Updates to make.")] = 200,
     store: Annotated[
-        Path | None, typer.Option(help="Keep snapshots here and go on from them.")
+        str | None,
+        typer.Option(
+            metavar="PLACE",
+            help="Keep snapshots here, a directory or s3://BUCKET/PREFIX, and go on from them.",
+        ),
     ] = None,
 ) -> None:
     """Run the reference trainer alone, on one rank."""
@@ -67,7 +71,9 @@ def train(
     from chaosspot.trainer import TrainConfig
     from chaosspot.trainer import train as run_trainer
     from chaosspot.trainer.config import TrainerError
+    from chaosspot.trainer.place import place
 
+    kept = place(store) if store else None
     with Progress(
         *Progress.get_default_columns()[:2],
         MofNCompleteColumn(),
@@ -78,7 +84,7 @@ def train(
         bar = progress.add_task("training", total=steps, loss=float("nan"))
         try:
             result = run_trainer(
-                TrainConfig(data=data, steps=steps, store=store),
+                TrainConfig(data=data, steps=steps, store=kept),
                 on_step=lambda report: progress.update(
                     bar, completed=report.step, loss=report.loss
                 ),

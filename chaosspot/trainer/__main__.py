@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from chaosspot import probe
 from chaosspot.trainer.config import InputError, StepReport, TrainConfig, TrainerError
+from chaosspot.trainer.place import ObjectPlace, place
 from chaosspot.trainer.quiet import quiet_torchft
 from chaosspot.trainer.watch.detect import LINK_LOCAL, VARIABLES, Provider, named
 
@@ -31,6 +32,7 @@ _METADATA_HELP = (
     "watch this provider for a notice (auto: whichever answers), at its usual address or at "
     f"${', $'.join(VARIABLES)}; one of these turns watching on by itself"
 )
+_STORE_HELP = "what outlives nodes: a directory or s3://BUCKET/PREFIX [$CHAOSSPOT_STORE]"
 
 
 def parse(argv: list[str] | None, environ: Mapping[str, str]) -> TrainConfig:
@@ -46,7 +48,7 @@ def parse(argv: list[str] | None, environ: Mapping[str, str]) -> TrainConfig:
     option("--data", type=Path, required=True, metavar="FILE", help="learn from these bytes")
     option("--steps", type=int, required=True, metavar="N", help="updates in all")
     option("--flash", type=Path, metavar="DIR", help="this node's disk [$CHAOSSPOT_FLASH]")
-    option("--store", type=Path, metavar="DIR", help="what outlives nodes [$CHAOSSPOT_STORE]")
+    option("--store", metavar="PLACE", help=_STORE_HELP)
     option("--lighthouse", metavar="URL", help="coordinator [$TORCHFT_LIGHTHOUSE; none: alone]")
     option("--advertise-host", metavar="HOST", help="name under which peers reach this rank")
     option("--metadata", choices=["auto", "aws", "azure", "gcp"], help=_METADATA_HELP)
@@ -72,7 +74,7 @@ def parse(argv: list[str] | None, environ: Mapping[str, str]) -> TrainConfig:
     provider, endpoint = _metadata(given.pop("metadata", None), environ)
     from_environment = {
         "flash": path("CHAOSSPOT_FLASH"),
-        "store": path("CHAOSSPOT_STORE"),
+        "store": _store(given.pop("store", None) or environ.get("CHAOSSPOT_STORE")),
         "lighthouse": environ.get("TORCHFT_LIGHTHOUSE") or None,
         "replica": f"{node}.{life}",
         "metadata_endpoint": endpoint,
@@ -80,6 +82,13 @@ def parse(argv: list[str] | None, environ: Mapping[str, str]) -> TrainConfig:
     }
     assert set(from_environment) <= set(default)
     return TrainConfig(**(from_environment | given))
+
+
+def _store(text: str | None) -> Path | ObjectPlace | None:
+    try:
+        return place(text) if text else None
+    except ValueError as error:
+        raise InputError(f"store: {error}") from error
 
 
 def _metadata(wanted: Provider | None, environ: Mapping[str, str]) -> tuple[Provider, str | None]:

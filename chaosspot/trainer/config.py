@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from chaosspot.trainer.place import ObjectPlace
+
 __all__ = ["InputError", "StepReport", "TrainConfig", "TrainResult", "TrainerError"]
 
 
@@ -33,8 +35,8 @@ class TrainConfig:
     """Updates to make in all, counted from the first start of the job."""
     flash: Path | None = None
     """Directory on this node's own disk; None keeps local snapshots in a temporary directory."""
-    store: Path | None = None
-    """Directory that outlives nodes; None means that nothing does."""
+    store: Path | ObjectPlace | None = None
+    """What outlives nodes; None means that nothing does."""
     snapshot_every_steps: int = 5
     keep_snapshots: int = 3
     """Complete snapshots kept on flash, and as many in the store."""

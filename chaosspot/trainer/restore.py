@@ -71,7 +71,7 @@ class Recovery:
 
 def _steps(store: Store, name: str) -> list[int]:
     try:
-        return complete_steps(store.list())
+        return complete_steps(store.keys())
     except OSError as error:
         _log.warning("%s snapshots cannot be listed: %s", name, error)
         return []

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
+from snapshotted import JOB, advance, tiny_state, write
 
-from chaosspot.trainer.config import TrainConfig
 from chaosspot.trainer.restore import Recovery
 from chaosspot.trainer.snapshot import flash as flash_module
 from chaosspot.trainer.snapshot.flash import Flash
@@ -29,32 +29,6 @@ from chaosspot.trainer.snapshot.store import DirectoryStore
 from chaosspot.trainer.snapshot.uploader import Uploader
 from chaosspot.trainer.snapshot.worker import Worker
 from chaosspot.trainer.state import TrainState
-
-JOB = "job"
-
-
-def tiny_state(seed: int = 0) -> TrainState:
-    config = TrainConfig(
-        data=Path("unused"), steps=1, width=16, layers=1, heads=2, seq_len_bytes=8, seed=seed
-    )
-    return TrainState(config, torch.device("cpu"))
-
-
-def advance(state: TrainState, steps: int = 1) -> TrainState:
-    for _ in range(steps):
-        rows = torch.arange(9).view(1, 9) + state.step
-        state.gradient.zero_()
-        state.model.loss(rows).backward()
-        state.update()
-    return state
-
-
-def write(flash: Flash, state: TrainState, job: str = JOB) -> Manifest:
-    staged = Staged(state)
-    staged.copy(state)
-    manifest = staged.manifest(world=1, generation=1, job=job, digest=state.digest())
-    flash.write(staged, manifest)
-    return manifest
 
 
 @pytest.fixture
@@ -281,7 +255,7 @@ def test_the_store_shows_the_old_value_or_the_new_one(
         store.put("a/b", b"new")
     monkeypatch.undo()
     assert store.get("a/b") == b"old"
-    assert store.list() == ["a/b"]
+    assert store.keys() == ["a/b"]
     assert os.listdir(tmp_path / "store" / "a") == ["b"]
 
 
@@ -303,17 +277,17 @@ def test_the_value_is_synced_before_it_gets_its_name_and_the_name_after(
 
 
 def test_store_keys(store: DirectoryStore) -> None:
-    assert store.list() == []
+    assert store.keys() == []
     store.put(data_key(5), b"d")
     store.put(manifest_key(5), memoryview(b"m"))
     store.put("step-5/manifest.json", b"not ours")
-    assert complete_steps(store.list()) == [5]
+    assert complete_steps(store.keys()) == [5]
     assert store.get(manifest_key(5)) == b"m"
     with pytest.raises(FileNotFoundError):
         store.get("nothing")
     store.delete(manifest_key(5))
     store.delete(manifest_key(5))
-    assert complete_steps(store.list()) == []
+    assert complete_steps(store.keys()) == []
 
 
 class Puts(DirectoryStore):
@@ -321,7 +295,7 @@ class Puts(DirectoryStore):
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self.keys: list[str] = []
+        self.order: list[str] = []
         self.entered = threading.Event()
         self.go_on = threading.Event()
         self.go_on.set()
@@ -335,7 +309,7 @@ class Puts(DirectoryStore):
             raise OSError("no route to host")
         if self.damaging and key.endswith(".safetensors"):
             value = bytes([value[0] ^ 1]) + bytes(value[1:])
-        self.keys.append(key)
+        self.order.append(key)
         super().put(key, value)
 
 
@@ -351,7 +325,7 @@ def test_the_manifest_is_uploaded_last(flash: Flash, puts: Puts) -> None:
     with Uploader(flash, puts, job=JOB, keep=3) as uploader:
         uploader.submit(1)
         assert uploader.wait(10)
-    assert puts.keys == [data_key(1), manifest_key(1)]
+    assert puts.order == [data_key(1), manifest_key(1)]
 
 
 def test_a_slow_store_delays_no_one_and_gets_the_newest_next(flash: Flash, puts: Puts) -> None:
@@ -367,7 +341,7 @@ def test_a_slow_store_delays_no_one_and_gets_the_newest_next(flash: Flash, puts:
         assert not uploader.wait(0.05)
         puts.go_on.set()
         assert uploader.wait(10)
-    assert complete_steps(puts.list()) == [1, 3], "the outdated one was uploaded too"
+    assert complete_steps(puts.keys()) == [1, 3], "the outdated one was uploaded too"
 
 
 @pytest.mark.parametrize("how", ["broken", "damaging"])
@@ -380,12 +354,12 @@ def test_a_failed_upload_is_soft_and_leaves_nothing_that_looks_complete(
     with Uploader(flash, puts, job=JOB, keep=3) as uploader:
         uploader.submit(1)
         assert uploader.wait(10)
-        assert complete_steps(puts.list()) == []
+        assert complete_steps(puts.keys()) == []
         assert "upload failed, training goes on" in caplog.text
         setattr(puts, how, False)
         uploader.submit(1)
         assert uploader.wait(10)
-    assert complete_steps(puts.list()) == [1]
+    assert complete_steps(puts.keys()) == [1]
 
 
 def test_damage_on_flash_is_not_carried_into_the_store(
@@ -396,7 +370,7 @@ def test_damage_on_flash_is_not_carried_into_the_store(
     with Uploader(flash, puts, job=JOB, keep=3) as uploader:
         uploader.submit(1)
         assert uploader.wait(10)
-    assert puts.keys == []
+    assert puts.order == []
 
 
 def test_the_store_keeps_the_newest(flash: Flash, puts: Puts) -> None:
@@ -406,7 +380,7 @@ def test_the_store_keeps_the_newest(flash: Flash, puts: Puts) -> None:
             write(flash, advance(state))
             uploader.submit(step)
             assert uploader.wait(10)
-    assert complete_steps(puts.list()) == [2, 3]
+    assert complete_steps(puts.keys()) == [2, 3]
 
 
 def test_a_manifest_says_what_is_wrong() -> None:

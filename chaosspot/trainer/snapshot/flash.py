@@ -32,7 +32,7 @@ class Flash:
 
     def steps(self) -> list[int]:
         """Steps of the complete snapshots, in ascending order."""
-        return complete_steps(self.files.list())
+        return complete_steps(self.files.keys())
 
     def write(self, staged: Staged, manifest: Manifest, in_use: Collection[int] = ()) -> None:
         """Write a snapshot, then delete what is surplus but not ``in_use``.

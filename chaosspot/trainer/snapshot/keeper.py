@@ -9,6 +9,7 @@ from pathlib import Path
 
 from chaosspot import probe
 from chaosspot.trainer.config import InputError, TrainConfig
+from chaosspot.trainer.place import ObjectPlace
 from chaosspot.trainer.plan import DrainPlan
 from chaosspot.trainer.restore import Recovery
 from chaosspot.trainer.snapshot.flash import Flash
@@ -40,7 +41,7 @@ class SnapshotKeeper:
         self._job = job
         self._staged = Staged(state)
         self._flash = Flash(_flash_root(config.flash, stack), config.keep_snapshots)
-        store: Store | None = DirectoryStore(config.store) if config.store else None
+        store = _store(config.store) if config.store else None
         self._uploader = (
             Uploader(self._flash, store, job=job, keep=config.keep_snapshots) if store else None
         )
@@ -89,6 +90,14 @@ class SnapshotKeeper:
         """Wait for what is under way; False when that took longer than ``timeout_s``."""
         written = self._writer.wait_idle(timeout_s)
         return written and (self._uploader is None or self._uploader.wait(timeout_s))
+
+
+def _store(place: Path | ObjectPlace) -> Store:
+    if isinstance(place, Path):
+        return DirectoryStore(place)
+    from chaosspot.trainer.snapshot.object_store import ObjectStore  # importing boto3 takes a while
+
+    return ObjectStore(place)
 
 
 def _flash_root(root: Path | None, stack: ExitStack) -> Path:

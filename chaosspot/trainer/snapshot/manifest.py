@@ -12,7 +12,15 @@ import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
-__all__ = ["FORMAT", "Manifest", "ManifestError", "complete_steps", "data_key", "manifest_key"]
+__all__ = [
+    "FORMAT",
+    "Manifest",
+    "ManifestError",
+    "complete_steps",
+    "data_key",
+    "manifest_key",
+    "step_of",
+]
 
 FORMAT = "chaosspot-snapshot/1"
 _MANIFEST = re.compile(r"step-(\d{10})/manifest\.json")
@@ -30,6 +38,12 @@ def data_key(step: int) -> str:
 def manifest_key(step: int) -> str:
     """Where that step's manifest is, relative to flash or store."""
     return f"step-{step:010d}/manifest.json"
+
+
+def step_of(key: str) -> int | None:
+    """The step whose snapshot the key belongs to; None for what is none of ours."""
+    match = re.match(r"step-(\d{10})/", key)
+    return int(match[1]) if match else None
 
 
 def complete_steps(keys: Iterable[str]) -> list[int]:

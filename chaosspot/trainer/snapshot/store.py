@@ -1,13 +1,16 @@
-"""What outlives nodes: values under keys. A directory here; an object store fits the same four."""
+"""What outlives nodes: values under keys. A directory here, an object store beside it."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
 __all__ = ["DirectoryStore", "Store"]
+
+_UNFINISHED = ".tmp"
 
 
 class Store(Protocol):
@@ -19,14 +22,23 @@ class Store(Protocol):
 
     def put(self, key: str, value: bytes | bytearray | memoryview) -> None: ...
 
+    def verify(self, key: str, value: bytes | bytearray | memoryview) -> None:
+        """Compare what is there with what was put; OSError when they differ."""
+
     def get(self, key: str) -> bytes:
         """The value; FileNotFoundError when there is none."""
 
-    def list(self) -> list[str]:
-        """All keys, sorted."""
+    def keys(self) -> list[str]:
+        """The keys of all values, sorted."""
 
     def delete(self, key: str) -> None:
         """Remove the key; nothing happens when there is none."""
+
+    def unfinished(self) -> list[str]:
+        """Keys of values that were begun and not finished: they take space, unseen."""
+
+    def discard(self, key: str) -> None:
+        """Remove what was begun of that key's value and not finished."""
 
 
 class DirectoryStore:
@@ -38,7 +50,7 @@ class DirectoryStore:
     def put(self, key: str, value: bytes | bytearray | memoryview) -> None:
         path = self._root / key
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_name(f"{path.name}.{os.urandom(4).hex()}.tmp")
+        beside = path.with_name(f"{path.name}.{os.urandom(4).hex()}{_UNFINISHED}")
         try:
             with open(beside, "wb") as file:
                 file.write(value)
@@ -52,21 +64,37 @@ class DirectoryStore:
         for directory in (path.parent, self._root):  # the name, and the directory's own name
             _sync_directory(directory)
 
+    def verify(self, key: str, value: bytes | bytearray | memoryview) -> None:
+        if self.get(key) != value:
+            raise OSError(f"{key}: what was read again is not what was written")
+
     def get(self, key: str) -> bytes:
         return (self._root / key).read_bytes()
 
-    def list(self) -> list[str]:
-        found = []
-        for directory, _, names in os.walk(self._root):  # passes over what vanishes meanwhile
-            base = Path(directory).relative_to(self._root)
-            found += [str(base / name) for name in names if not name.endswith(".tmp")]
-        return sorted(found)
+    def keys(self) -> list[str]:
+        return sorted(path for path in self._files() if not path.endswith(_UNFINISHED))
 
     def delete(self, key: str) -> None:
         path = self._root / key
         path.unlink(missing_ok=True)
         with suppress(OSError):  # not empty, or another rank was first
             path.parent.rmdir()
+
+    def unfinished(self) -> list[str]:
+        found = [path for path in self._files() if path.endswith(_UNFINISHED)]
+        return sorted({path.removesuffix(_UNFINISHED).rpartition(".")[0] for path in found})
+
+    def discard(self, key: str) -> None:
+        path = self._root / key
+        for beside in path.parent.glob(f"{path.name}.*{_UNFINISHED}"):
+            beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            path.parent.rmdir()
+
+    def _files(self) -> Iterator[str]:
+        for directory, _, names in os.walk(self._root):  # passes over what vanishes meanwhile
+            base = Path(directory).relative_to(self._root)
+            yield from (str(base / name) for name in names)
 
 
 def _sync_directory(path: Path) -> None:

@@ -13,6 +13,7 @@ from chaosspot.trainer.snapshot.manifest import (
     complete_steps,
     data_key,
     manifest_key,
+    step_of,
 )
 from chaosspot.trainer.snapshot.store import Store
 from chaosspot.trainer.snapshot.worker import Worker
@@ -51,7 +52,7 @@ class Uploader:
 
     def submit(self, step: int) -> None:
         """Upload that snapshot when the one under way is done; a newer one takes its place."""
-        self._worker.submit(lambda: self._upload(step))
+        self._worker.submit(lambda: self._try(step))
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until all is uploaded; False when time ran out."""
@@ -59,7 +60,14 @@ class Uploader:
 
     def holds(self, step: int) -> bool:
         """Whether the store has a complete snapshot of that step. OSError when it does not say."""
-        return step in complete_steps(self._store.list())
+        return step in complete_steps(self._store.keys())
+
+    def _try(self, step: int) -> None:
+        try:
+            self._upload(step)
+        except OSError as error:
+            probe.emit("soft-error", what="upload", step=step, error=str(error))
+            raise
 
     def _upload(self, step: int) -> None:
         self._uploading = step
@@ -71,16 +79,31 @@ class Uploader:
             try:
                 manifest = Manifest.decode(text, job=self._job)
                 manifest.check(data)  # never carry damage into the store
-                self._store.put(data_key(step), data)
-                manifest.check(self._store.get(data_key(step)))
             except ManifestError as error:
                 raise OSError(f"snapshot of step {step}: {error}") from error
+            self._store.put(data_key(step), data)
+            self._store.verify(data_key(step), data)
             probe.point("upload.before-manifest")
             self._store.put(manifest_key(step), text)
             probe.point("upload.after-manifest")
         finally:
             self._uploading = None
-        probe.emit("snapshot", step=step, stage="durable", bytes=manifest.data_bytes, shards=1)
-        for old in surplus(complete_steps(self._store.list()), self._keep):
+        probe.emit(
+            "snapshot",
+            step=step,
+            stage="durable",
+            bytes=manifest.data_bytes,
+            shards=1,
+            objects=[data_key(step), manifest_key(step)],
+        )
+        self._tidy(step)
+
+    def _tidy(self, newest: int) -> None:
+        """Remove what ``newest``, which is durable now, makes superfluous."""
+        for old in surplus(complete_steps(self._store.keys()), self._keep):
             self._store.delete(manifest_key(old))
             self._store.delete(data_key(old))
+        for key in self._store.unfinished():
+            step = step_of(key)
+            if step is not None and step <= newest:
+                self._store.discard(key)
