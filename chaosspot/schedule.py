@@ -15,7 +15,8 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from chaosspot import content, toml
-from chaosspot.misbehaviour import MisbehaviourKind
+from chaosspot.misbehaviour import FarFuture, MisbehaviourKind, Skew, TokenKill
+from chaosspot.store_misbehaviour import StoreMisbehaviourKind
 from chaosspot.toml import FileError, Value
 from chaosspot.words import CONTROL
 
@@ -32,14 +33,19 @@ __all__ = [
     "Hold",
     "Kill",
     "KillChild",
+    "Link",
     "Misbehave",
+    "Network",
     "Node",
     "Notice",
+    "ObjectStore",
     "Pause",
     "Resolved",
     "Schedule",
+    "StoreKind",
     "Target",
     "Terminate",
+    "Toxic",
     "Trigger",
     "choose",
     "delay",
@@ -51,6 +57,8 @@ Seconds = Annotated[float, Meta(ge=0.0)]
 Count = Annotated[int, Meta(ge=1)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 Cloud = Literal["aws", "gcp", "azure"]
+Link = Literal["store", "metadata", "coordinator"]
+StoreKind = Literal["directory", "s3"]
 Pool = Literal["spot", "reserved"]
 Role = Literal["worker", "coordinator"]
 
@@ -80,12 +88,13 @@ class Group(Value, frozen=True, kw_only=True):
 
 
 class ClusterSpec(Value, frozen=True, kw_only=True):
-    """The worker nodes of one attack, and whose cloud's metadata service they ask.
+    """The worker nodes of one attack, whose cloud's metadata service they ask, and their store.
 
     The coordinator comes with the trainer.
     """
 
     cloud: Cloud = "aws"
+    store: StoreKind = "directory"
     group: Annotated[tuple[Group, ...], Meta(min_length=1)] = (Group(count=4, zones=("a", "b")),)
 
     def nodes(self) -> tuple[Node, ...]:
@@ -284,7 +293,8 @@ class Notice(Fault, frozen=True, kw_only=True, tag="notice"):
 
     At the deadline, or ``kill_after_s`` after the notice if that is given, the node gets SIGTERM
     and ``shutdown_s`` later SIGKILL. With ``withdraw_after_s`` the notice is taken back, and the
-    node stays.
+    node stays. With ``spares`` it is of something that takes no node (AWS advises to rebalance,
+    Google Cloud migrates, Azure freezes), and it is over at the deadline.
     """
 
     kind = "notice"
@@ -292,9 +302,12 @@ class Notice(Fault, frozen=True, kw_only=True, tag="notice"):
     kill_after_s: Seconds | None = None
     withdraw_after_s: Seconds | None = None
     shutdown_s: Seconds = 2.0
+    spares: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.spares and self.kill_after_s is not None:
+            raise ValueError(f"kill_after_s = {self.kill_after_s} has no meaning with spares")
         if self.kill_after_s is not None and self.kill_after_s > self.lead_s:
             raise ValueError(f"kill_after_s = {self.kill_after_s} is after lead_s = {self.lead_s}")
         if self.withdraw_after_s is not None:
@@ -326,15 +339,77 @@ class Misbehave(Fault, frozen=True, kw_only=True, tag="misbehave"):
             raise ValueError("how.nodes and how.lasts_s are said by target and duration_s")
 
 
-FaultKind = Kill | Terminate | Notice | KillChild | Pause | Hold | DiskFull | Grow | Misbehave
+class ObjectStore(Fault, frozen=True, kw_only=True, tag="object-store"):
+    """The object store misbehaves for ``duration_s``, as ``how`` says; towards whom, it says too.
+
+    The cluster's ``store`` must be an object store.
+    """
+
+    kind = "object-store"
+    how: StoreMisbehaviourKind
+    duration_s: Annotated[float, Meta(gt=0.0)] = 20.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.target is not None:
+            raise ValueError("an object-store fault has no target: how.nodes says towards whom")
+        if self.how.lasts_s is not None:
+            raise ValueError("how.lasts_s is said by duration_s")
+
+
+class Toxic(Value, frozen=True, kw_only=True):
+    """Toxiproxy's: what happens to what flows one way of a link.
+
+    ``stream``: "upstream" is from the node. ``toxicity``: the share of connections, which the
+    run's seed decides. ``attributes`` are those of the type: milliseconds, bytes, KB/s.
+    """
+
+    type: Name
+    stream: Literal["upstream", "downstream"] = "downstream"
+    toxicity: Annotated[float, Meta(ge=0.0, le=1.0)] = 1.0
+    attributes: dict[str, int] = {}
+
+
+class Network(Fault, frozen=True, kw_only=True, tag="network"):
+    """A link of the nodes is bad for ``duration_s``: what flows over it meets ``toxics``, in order.
+
+    Without a target it is the link of all nodes, and of those that come meanwhile. ``cuts``:
+    nothing can be done over it, so that recovery is owed only when it is whole again.
+    """
+
+    kind = "network"
+    link: Link
+    toxic: Annotated[tuple[Toxic, ...], Meta(min_length=1)]
+    duration_s: Annotated[float, Meta(gt=0.0)] = 20.0
+    cuts: bool = False
+
+
+FaultKind = (
+    Kill
+    | Terminate
+    | Notice
+    | KillChild
+    | Pause
+    | Hold
+    | DiskFull
+    | Grow
+    | Misbehave
+    | ObjectStore
+    | Network
+)
 
 
 class Expectation(Value, frozen=True, kw_only=True):
-    """What must hold; what is left out follows from the trainer's promises."""
+    """What must hold; what is left out follows from the trainer's promises.
+
+    ``stays``: no notice is a reason to leave, and no node that gets one may be gone before it is
+    withdrawn or over.
+    """
 
     recovery_s: Seconds | None = None
     catch_up_s: Seconds | None = None
     rework_steps: Annotated[int, Meta(ge=0)] | None = None
+    stays: bool | None = None
 
 
 class Schedule(Value, frozen=True, kw_only=True):
@@ -359,7 +434,8 @@ class Schedule(Value, frozen=True, kw_only=True):
         """Refuse what can be refused before anything runs.
 
         Raises:
-            FileError: a target that matches no node of the cluster.
+            FileError: a target that matches no node of the cluster, or a fault that needs what
+                the cluster does not have.
         """
         nodes = [*self.cluster.nodes(), COORDINATOR]
         for index, fault in enumerate(self.fault):
@@ -368,6 +444,11 @@ class Schedule(Value, frozen=True, kw_only=True):
                 g.flash_bytes is None for g in self.cluster.group
             ):
                 raise FileError(f"fault[{index}]: disk-full needs cluster.group.flash_bytes")
+            through = isinstance(fault, Network) and fault.link == "store"
+            if (through or isinstance(fault, ObjectStore)) and self.cluster.store != "s3":
+                raise FileError(f"fault[{index}]: {fault.kind} needs cluster.store = 's3'")
+            if isinstance(fault, Misbehave):
+                _check_cloud(fault, index, self.cluster.cloud)
             if target is None:
                 continue
             unknown = set(target.nodes or ()) - {node.name for node in nodes}
@@ -387,6 +468,25 @@ class Schedule(Value, frozen=True, kw_only=True):
 
     def _replaces(self) -> bool:
         return any(f.replace_after_s is not None or isinstance(f, Grow) for f in self.fault)
+
+
+_HAVE_TOKENS: tuple[Cloud, ...] = ("aws",)
+_TELL_TIMES: tuple[Cloud, ...] = ("aws", "azure")
+
+
+def _check_cloud(fault: Misbehave, index: int, cloud: Cloud) -> None:
+    """Refuse what the cloud has no occasion for."""
+    if isinstance(fault.how, TokenKill):
+        what, where = "tokens", _HAVE_TOKENS
+    elif isinstance(fault.how, FarFuture | Skew):
+        what, where = "notices with a time", _TELL_TIMES
+    else:
+        return
+    if cloud not in where:
+        raise FileError(
+            f"fault[{index}].how: it needs {what}, which cloud = {cloud!r} does not have; "
+            f"{' and '.join(where)} do"
+        )
 
 
 COORDINATOR = Node(
@@ -426,9 +526,10 @@ def choose(
     nodes = {node.name: node for node in live}
     if fault.resolved is not None:
         return [name for name in fault.resolved.nodes if name in nodes]
-    if fault.target is None and puller in nodes:
+    everyone = isinstance(fault, Network)
+    if fault.target is None and puller in nodes and not everyone:
         return [puller]
-    target = fault.target or Target(count=1)
+    target = fault.target or Target(count=None if everyone else 1)
     matching = [name for name, node in nodes.items() if target.matches(node)]
     ranked = sorted(matching, key=lambda name: (draw(seed, index, name), name))
     if target.fraction is not None:

@@ -6,12 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaosspot import content, schedule, toml
+from chaosspot.misbehaviour import BlackHole, FarFuture, MisbehaviourKind, Skew, TokenKill
 from chaosspot.schedule import (
     COORDINATOR,
     ClusterSpec,
     FileError,
     Group,
     Kill,
+    Misbehave,
+    Notice,
     Resolved,
     Schedule,
     Target,
@@ -80,6 +83,33 @@ def test_a_mistake_gives_one_error_that_shows_it(tmp_path: Path, text: str, mess
 def test_a_target_that_cannot_be_met_is_refused(target: Target, message: str) -> None:
     with pytest.raises(FileError, match=message):
         Schedule(cluster=EIGHT, fault=(Kill(on=NOW, target=target),)).check()
+
+
+@pytest.mark.parametrize(
+    ("how", "clouds", "what"),
+    [
+        (TokenKill(after_s=1.0), ("aws",), "tokens"),
+        (FarFuture(), ("aws", "azure"), "notices with a time"),
+        (Skew(skew_s=90.0), ("aws", "azure"), "notices with a time"),
+        (BlackHole(), ("aws", "gcp", "azure"), ""),
+    ],
+)
+def test_a_misbehaviour_that_a_cloud_has_no_occasion_for_is_refused(
+    how: MisbehaviourKind, clouds: tuple[str, ...], what: str
+) -> None:
+    for cloud in ("aws", "gcp", "azure"):
+        cluster = ClusterSpec(cloud=cloud)  # type: ignore[arg-type]
+        plan = Schedule(cluster=cluster, fault=(Misbehave(on=NOW, how=how),))
+        if cloud in clouds:
+            plan.check()
+            continue
+        with pytest.raises(FileError, match=f"it needs {what}, which cloud = '{cloud}'"):
+            plan.check()
+
+
+def test_what_spares_a_node_has_no_kill() -> None:
+    with pytest.raises(ValueError, match=r"kill_after_s = 5\.0 has no meaning with spares"):
+        Notice(on=NOW, spares=True, lead_s=30.0, kill_after_s=5.0)
 
 
 def test_a_replacement_may_be_named_before_it_exists() -> None:

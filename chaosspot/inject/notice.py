@@ -1,7 +1,8 @@
 """A cloud's interruption notice, and the reclaim at its deadline.
 
 The notice appears in the metadata service of each node. At the deadline, or earlier when the
-schedule says so, the instance shuts down: SIGTERM to its processes, then SIGKILL.
+schedule says so, the instance shuts down: SIGTERM to its processes, then SIGKILL. What spares the
+node, or is withdrawn, is shown no more then, and the node stays.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ async def inject(fault: Notice, names: Sequence[str], world: World) -> None:
 
 
 async def _reclaim(fault: Notice, name: str, world: World) -> None:
-    deadline_wall_s = world.metadata.publish(name, lead_s=fault.lead_s)
+    action = world.metadata.sparing if fault.spares else None
+    deadline_wall_s = world.metadata.publish(name, lead_s=fault.lead_s, action=action)
     world.effect(name, "published", deadline_wall_s=deadline_wall_s)
     left_s = max(0.0, deadline_wall_s - time.time())
     for sooner_s in (fault.kill_after_s, fault.withdraw_after_s):
@@ -31,7 +33,7 @@ async def _reclaim(fault: Notice, name: str, world: World) -> None:
         gone = await world.cluster.gone(name)
         world.effect(name, "gone", t=gone.t)
         return
-    if fault.withdraw_after_s is not None:
+    if fault.spares or fault.withdraw_after_s is not None:
         world.metadata.withdraw(name)
         world.effect(name, "withdrawn")
         return

@@ -1,4 +1,7 @@
-"""A notice is kept: the node left by itself before the deadline, and its leaving cost no rework."""
+"""A notice is kept: the node left by itself before the deadline, and its leaving cost no rework.
+
+Where the schedule says that there is no reason to leave, the node has to stay.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,9 @@ def check(evidence: Evidence) -> Iterator[Finding]:
     for view in evidence.faults:
         withdrawn = view.seen("withdrawn")
         for node, published in view.seen("published").items():
-            if node not in withdrawn:  # who stays after that has broken nothing
+            if evidence.schedule.expect.stays:
+                yield _stayed(evidence, view, node, published)
+            elif node not in withdrawn:  # who stays after that has broken nothing
                 yield _left(evidence, view, node, published)
         if view.seen("published") and (repeated := owed.get(view.index)):
             yield Finding(
@@ -34,6 +39,26 @@ def check(evidence: Evidence) -> Iterator[Finding]:
                 fault=view.index,
                 evidence=tuple(seq for attempt in repeated for seq in attempt.seqs)[:20],
             )
+
+
+def _stayed(evidence: Evidence, view: FaultView, node: str, published: h.FaultEffect) -> Finding:
+    over = view.seen("withdrawn").get(node)
+    gone = view.seen("gone").get(node)
+    if over is not None:
+        outcome, message = Outcome.PASS, f"{node} stayed, as nothing was to take it"
+    elif gone is not None:
+        took_s = gone.t - published.t
+        message = f"{node} was gone {took_s:.1f} s after a notice that was no reason to leave"
+        outcome = Outcome.FAIL
+    else:
+        outcome, message = Outcome.UNKNOWN, f"{node}: the run ended before its notice was over"
+    return Finding(
+        oracle=NAME,
+        outcome=outcome,
+        message=message,
+        fault=view.index,
+        evidence=tuple(record.seq for record in (published, over, gone) if record is not None),
+    )
 
 
 def _left(evidence: Evidence, view: FaultView, node: str, published: h.FaultEffect) -> Finding:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
-from chaosspot.misbehaviour import MisbehaviourKind
+from chaosspot.misbehaviour import Misbehaviour
 from chaosspot.schedule import (
     DiskFull,
     FaultKind,
@@ -15,13 +16,17 @@ from chaosspot.schedule import (
     Kill,
     KillChild,
     Misbehave,
+    Network,
     Notice,
+    ObjectStore,
     Pause,
     Schedule,
     Target,
     Terminate,
+    Toxic,
     Trigger,
 )
+from chaosspot.store_misbehaviour import StoreMisbehaviour
 from chaosspot.words import count, plain
 
 __all__ = ["explain"]
@@ -44,9 +49,11 @@ def explain(name: str, schedule: Schedule) -> str:
         lines += [f"{'':14}    {text}" for text in _what(fault)]
     expected = [
         f"{key} at most {value:g}"
-        for key in schedule.expect.__struct_fields__
+        for key in ("recovery_s", "catch_up_s", "rework_steps")
         if (value := getattr(schedule.expect, key)) is not None
     ]
+    if schedule.expect.stays:
+        expected.append("no node leaves for a notice")
     lines += ["", f"{'expected':14}  {', '.join(expected) or 'what the trainer promises'}"]
     return "\n".join(lines)
 
@@ -58,6 +65,8 @@ def _cluster(schedule: Schedule) -> Iterator[str]:
         zones = f"{'zone' if len(group.zones) == 1 else 'zones'} {', '.join(group.zones)}"
         yield f"{label:14}  {nodes} {group.family} in {zones}"
         label = ""
+    if schedule.cluster.store != "directory":
+        yield f"{'store':14}  an object store ({schedule.cluster.store})"
 
 
 def _when(on: Trigger) -> str:
@@ -87,9 +96,14 @@ def _what(fault: FaultKind) -> Iterator[str]:
             yield f"+0 s  SIGTERM to {scope} of {whom}"
             yield f"+{fault.grace_s:g} s  SIGKILL to what is left"
         case Notice():
-            yield f"+0 s  an interruption notice for {whom}, {fault.lead_s:g} s ahead"
+            if fault.spares:
+                yield f"+0 s  {whom} is told of something that takes no node"
+            else:
+                yield f"+0 s  an interruption notice for {whom}, {fault.lead_s:g} s ahead"
             if fault.withdraw_after_s is not None:
                 yield f"+{fault.withdraw_after_s:g} s  it is withdrawn, and the node stays"
+            elif fault.spares:
+                yield f"+{fault.lead_s:g} s  it is over, and the node stays"
             else:
                 end_s = fault.lead_s if fault.kill_after_s is None else fault.kill_after_s
                 yield f"+{end_s:g} s  SIGTERM"
@@ -108,6 +122,14 @@ def _what(fault: FaultKind) -> Iterator[str]:
         case Misbehave():
             yield f"+0 s  the metadata service of {whom} misbehaves: {_how(fault.how)}"
             yield f"+{fault.duration_s:g} s  it answers as it should again"
+        case ObjectStore():
+            yield f"+0 s  the object store misbehaves: {_how(fault.how)}"
+            yield f"+{fault.duration_s:g} s  it does what it is asked again"
+        case Network():
+            whose = "all nodes" if fault.target is None else whom
+            toxics = "; ".join(_toxic(toxic) for toxic in fault.toxic)
+            yield f"+0 s  the link of {whose} to the {fault.link}: {toxics}"
+            yield f"+{fault.duration_s:g} s  it is whole again"
         case Grow():
             yield f"+0 s  {count(fault.count, 'more node')} like the first"
     if fault.replace_after_s is not None:
@@ -115,11 +137,21 @@ def _what(fault: FaultKind) -> Iterator[str]:
         yield f"+{fault.replace_after_s:g} s  after each is gone: a new node{later}"
 
 
-def _how(what: MisbehaviourKind) -> str:
+def _how(what: Misbehaviour | StoreMisbehaviour) -> str:
     fields = msgspec.to_builtins(what)
     kind = fields.pop("kind")
     usual = ("nodes", "seed")
-    said = ", ".join(f"{k} {v}" for k, v in fields.items() if k not in usual)
+    said = {k: v for k, v in fields.items() if k not in usual}
+    return _named(kind, {k: ", ".join(v) if isinstance(v, list) else v for k, v in said.items()})
+
+
+def _toxic(toxic: Toxic) -> str:
+    share = {} if toxic.toxicity == 1 else {"toxicity": toxic.toxicity}
+    return _named(f"{toxic.type} {toxic.stream}", {**toxic.attributes, **share})
+
+
+def _named(kind: str, fields: dict[str, Any]) -> str:
+    said = ", ".join(f"{key} {value}" for key, value in fields.items())
     return f"{kind} ({said})" if said else kind
 
 

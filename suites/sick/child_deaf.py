@@ -12,17 +12,19 @@ import sys
 import threading
 
 import solo
-from minimal import watch
+from minimal import METADATA, watch
 
 SHELL = 'trap "echo told to stop" TERM; "$@"; exit $?'
 
 
 def main() -> None:
-    endpoint = os.environ.pop("AWS_EC2_METADATA_SERVICE_ENDPOINT", None)
+    services = [(cloud, os.environ.pop(name, None)) for name, cloud in METADATA.items()]
     training = [sys.executable, solo.__file__, *sys.argv[1:]]
     shell = subprocess.Popen(["sh", "-c", SHELL, "sh", *training])
-    if endpoint:
-        tell = [endpoint, lambda **_: shell.terminate()]
+    for cloud, endpoint in services:
+        if endpoint is None:
+            continue
+        tell = [cloud, endpoint, lambda **_: shell.terminate()]
         threading.Thread(target=watch, args=tell, daemon=True).start()
     sys.exit(shell.wait())
 

@@ -258,24 +258,30 @@ def test_a_newcomer_waits_for_the_snapshot_of_the_last_to_leave(
     assert (restore["source"], restore["step"]) == ("store", last)
 
 
-def test_a_spot_notice_drains(start_run: StartRun, undisturbed: Digests) -> None:
+@pytest.mark.parametrize(
+    ("cloud", "action"), [("aws", "terminate"), ("gcp", "preempt"), ("azure", "preempt")]
+)
+def test_a_spot_notice_drains(
+    start_run: StartRun, undisturbed: Digests, cloud: str, action: str
+) -> None:
     run = start_run(world=2)
 
     async def attack() -> float:
-        async with MetadataService() as service:
-            await service.add(Instance(node="node-1", zone="a", family="f", pool="spot"))
-            run.start("node-0")
-            run.start("node-1", **service.environment("node-1"))
+        async with MetadataService(provider=cloud) as service:
+            for node in ("node-0", "node-1"):
+                await service.add(Instance(node=node, zone="a", family="f", pool="spot"))
+            for node in ("node-0", "node-1"):
+                run.start(node, **service.environment(node))
             await asyncio.to_thread(run.reach, 5, "node-0", "node-1")
             deadline_s = service.publish("node-1", lead_s=30.0)
             assert await asyncio.to_thread(run.end, "node-1") == (0, "")
-            assert service.reads("node-1") == 1
+            assert (service.reads("node-0"), service.reads("node-1")) == (0, 1)
             return deadline_s
 
     deadline_s = asyncio.run(attack())
     (notice,) = run.events("notice")
-    assert (notice["provider"], notice["action"]) == ("aws", "terminate")
-    assert notice["deadline_wall_s"] == deadline_s
+    assert (notice["node"], notice["provider"], notice["action"]) == ("node-1", cloud, action)
+    assert notice["deadline_wall_s"] == (None if cloud == "gcp" else deadline_s)
     run.reach(run.step_of("node-1") + 3, "node-0")
     assert run.abandoned("node-0", "node-1") == []
     assert_exact(run, undisturbed)

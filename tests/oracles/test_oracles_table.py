@@ -426,6 +426,33 @@ def test_a_notice_is_not_judged_unless_draining_is_promised() -> None:
     assert outcome("notice", ended(story).evidence(NOTICE)) is None
 
 
+@pytest.mark.parametrize(
+    ("withdrawn_t", "gone_t", "expected"),
+    [
+        (13.0, None, Outcome.PASS),
+        (None, 6.0, Outcome.FAIL),  # long before anything was to take it
+        (13.0, 20.0, Outcome.PASS),
+        (None, None, Outcome.UNKNOWN),
+    ],
+)
+def test_where_there_is_no_reason_to_leave_a_node_has_to_stay(
+    withdrawn_t: float | None, gone_t: float | None, expected: Outcome
+) -> None:
+    story = undisturbed(5)
+    story.tell(h.FaultInjected, 5.2, fault=0, kind="notice", nodes=("node-1",))
+    at = {"fault": 0, "deadline_wall_s": 100.0}
+    story.tell(h.FaultEffect, 5.2, "node-1", what="published", **at)
+    if withdrawn_t is not None:
+        story.tell(h.FaultEffect, withdrawn_t, "node-1", fault=0, what="withdrawn")
+    if gone_t is not None:
+        story.tell(h.NodeGone, gone_t, "node-1", by_itself=True)
+        if withdrawn_t is None:
+            story.tell(h.FaultEffect, gone_t, "node-1", fault=0, what="gone")
+    stays = Expectation(stays=True)
+    evidence = ended(story).evidence(NOTICE, expect=stays, drains_on_notice=True)
+    assert outcome("notice", evidence) is expected
+
+
 def test_who_stays_after_a_notice_was_withdrawn_has_broken_nothing() -> None:
     for withdrawn, expected in ((True, None), (False, Outcome.FAIL)):
         story = undisturbed(5)

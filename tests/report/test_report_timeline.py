@@ -22,6 +22,18 @@ def test_a_notice_is_told_with_its_times() -> None:
         assert part in told
 
 
+def test_what_takes_no_node_is_told_as_that() -> None:
+    _, plan = schedule.load("metadata-rebalance")
+    told = explain("metadata-rebalance", plan)
+    for part in (
+        "+0 s  1 worker is told of something that takes no node",
+        "+8 s  it is over, and the node stays",
+        "no node leaves for a notice",
+    ):
+        assert part in told
+    assert "SIGKILL" not in told
+
+
 def test_everything_in_the_catalogue_can_be_explained() -> None:
     for name in content.names("faults"):
         _, plan = schedule.load(name)

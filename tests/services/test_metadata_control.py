@@ -48,10 +48,14 @@ def test_publish_list_end_and_withdraw() -> None:
         assert second["environment"] == service.environment("node-1")
         assert (second["reads"], second["requests"]) == (0, 0)
         assert [n["action"] for n in second["notices"]] == ["stop"]
-        assert await ask("POST", "/notices/end", {"nodes": ["node-1"]}) == (200, {})
+        closed = {"closed": {"node-1": ["stop"]}}
+        assert await ask("POST", "/notices/end", {"nodes": ["node-1"]}) == (200, closed)
         assert service.notices("node-1") == ()
         await ask("POST", "/notices", {"nodes": "all", "lead_s": 60.0})
-        assert await ask("POST", "/notices/withdraw", {"nodes": "all"}) == (200, {})
+        closed = {"closed": {"node-0": ["terminate"], "node-1": ["terminate"]}}
+        assert await ask("POST", "/notices/withdraw", {"nodes": "all"}) == (200, closed)
+        closed = {"closed": {"node-0": [], "node-1": []}}
+        assert await ask("POST", "/notices/withdraw", {"nodes": "all"}) == (200, closed)
         assert service.notices("node-0") == service.notices("node-1") == ()
 
     controlling(body)

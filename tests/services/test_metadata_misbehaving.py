@@ -205,6 +205,82 @@ def test_a_reset_at_each_stage(stage: Any, begins: bytes) -> None:
     serving("gcp", body)
 
 
+HANGS = PATHS["gcp"] + "?wait_for_change=true"
+
+
+def hanging(what: m.MisbehaviourKind, then: Any) -> None:
+    """A request hangs, the service begins to misbehave, and ``then`` looks at both."""
+
+    async def body(service: MetadataService, base: str) -> None:
+        idle = service.misbehave(m.Latency(delay_s=60.0, paths="/nothing"))
+        asked = asyncio.create_task(raw(base, HANGS))
+        await until(lambda: service.requests("node-0") == 1)
+        number = service.misbehave(what)
+        try:
+            await then(service, asked)
+        finally:
+            asked.cancel()
+            await asyncio.gather(asked, return_exceptions=True)
+        assert service.struck("node-0", number) == 1
+        assert service.struck("node-0", idle) == 0
+
+    serving("gcp", body)
+
+
+def test_a_request_that_waits_is_refused_when_that_begins() -> None:
+    async def then(_: MetadataService, asked: asyncio.Task[bytes]) -> None:
+        assert parts(await asked)[0] == 503
+
+    hanging(m.Status(status=503), then)
+
+
+def test_a_request_that_waits_gets_the_page_in_place_of_what_it_waits_for() -> None:
+    async def then(service: MetadataService, asked: asyncio.Task[bytes]) -> None:
+        service.publish("node-0", lead_s=60.0)
+        assert parts(await asked)[2].startswith(b"<!DOCTYPE html>")
+        assert service.reads("node-0") == 0
+
+    hanging(m.Body(body="html"), then)
+
+
+def test_a_request_that_waits_falls_into_the_hole_too() -> None:
+    async def then(service: MetadataService, asked: asyncio.Task[bytes]) -> None:
+        service.publish("node-0", lead_s=60.0)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(asked), timeout=0.2)
+        assert service.reads("node-0") == 0
+
+    hanging(m.BlackHole(), then)
+
+
+def test_a_request_that_waits_is_late_and_still_told() -> None:
+    async def then(service: MetadataService, asked: asyncio.Task[bytes]) -> None:
+        service.publish("node-0", lead_s=60.0)
+        began_s = time.monotonic()
+        assert parts(await asked)[2] == b"TRUE"
+        assert time.monotonic() - began_s > 0.2
+        assert service.reads("node-0") == 1
+
+    hanging(m.Latency(delay_s=0.3), then)
+
+
+def test_what_is_struck_is_counted_and_nothing_else() -> None:
+    async def body(service: MetadataService, base: str) -> None:
+        errors = service.misbehave(m.Status(status=503, first=2))
+        elsewhere = service.misbehave(m.Status(status=503, nodes="other"))
+        statuses = [parts(await raw(base, PATHS["aws"]))[0] for _ in range(3)]
+        assert statuses == [503, 503, 404]
+        assert service.struck("node-0", errors) == 2
+        assert service.struck("node-0", elsewhere) == 0
+        resets = service.misbehave(m.Reset(first=1))
+        with pytest.raises(ConnectionResetError):
+            await raw(base, PATHS["aws"])
+        assert parts(await raw(base, PATHS["aws"]))[0] == 404
+        assert service.struck("node-0", resets) == 1
+
+    serving("aws", body)
+
+
 @pytest.mark.parametrize("how", ["told", "time"])
 def test_a_closed_listener_comes_back_at_its_address(how: str) -> None:
     async def body(service: MetadataService, base: str) -> None:

@@ -199,6 +199,37 @@ def test_deadline_cloud_1083_no_answer_and_404_are_two_things() -> None:
     serving("aws", play, settings=REQUIRED)
 
 
+def test_nth_1022_the_node_is_gone_long_before_its_time() -> None:
+    clock = [50.0]
+
+    async def play(service: Service, base: str) -> None:
+        deadline_wall_s = service.publish("node-0", lead_s=120.0)
+        clock[0] += 39.0
+        told = json.loads(await body(base, PATHS["aws"], **await token(base)))
+        assert told["time"] == time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(deadline_wall_s))
+        await service.remove("node-0")
+        with pytest.raises(ConnectionRefusedError):
+            await raw(base, PATHS["aws"])
+        with pytest.raises(ValueError, match="node='node-0': it is gone"):
+            service.publish("node-0", lead_s=120.0)
+
+    serving("aws", play, monotonic=lambda: clock[0])
+
+
+def test_capg_112_who_hangs_is_told_of_a_flag_that_a_slow_poll_misses() -> None:
+    async def play(service: Service, base: str) -> None:
+        asked = asyncio.create_task(body(base, PATHS["gcp"] + "?wait_for_change=true"))
+        await until(lambda: service.requests("node-0") == 1)
+        service.publish("node-0", lead_s=3.0)
+        assert await asyncio.wait_for(asked, timeout=2.0) == "TRUE"
+        assert service.reads("node-0") == 1
+        await service.remove("node-0")  # three seconds later, a poll of five comes too late
+        with pytest.raises(ConnectionRefusedError):
+            await raw(base, PATHS["gcp"])
+
+    serving("gcp", play)
+
+
 def test_taskcluster_6987_preempted_at_the_first_look() -> None:
     async def play(service: Service, base: str) -> None:
         service.publish("node-0", lead_s=0.0)

@@ -16,14 +16,18 @@ from chaosspot.schedule import (
     Kill,
     KillChild,
     Misbehave,
+    Network,
     Notice,
+    ObjectStore,
     Pause,
     Resolved,
     Schedule,
     Target,
     Terminate,
+    Toxic,
     Trigger,
 )
+from chaosspot.store_misbehaviour import BitFlip, LostReply, SlowDown, SlowFirstByte
 
 seconds = st.floats(0.0, 1e6, allow_nan=False)
 counts = st.integers(1, 10_000)
@@ -71,10 +75,23 @@ misbehaviours = st.one_of(
     st.builds(Reset, stage=st.sampled_from(["head", "body"])),
     st.builds(Skew, skew_s=st.floats(-90.0, 90.0)),
 )
+store_misbehaviours = st.one_of(
+    st.builds(SlowDown, rate=st.floats(0.01, 1.0), above_per_s=maybe(st.integers(0, 99))),
+    st.builds(SlowFirstByte, delay_s=seconds, operations=st.just(("get", "head"))),
+    st.builds(LostReply, first=maybe(counts), ending=st.sampled_from(["closed", "reset"])),
+    st.builds(BitFlip, keys=names, at_byte=maybe(st.integers(0, 1 << 40))),
+)
+toxics = st.builds(
+    Toxic,
+    type=names,
+    stream=st.sampled_from(["upstream", "downstream"]),
+    toxicity=st.floats(0.0, 1.0),
+    attributes=st.dictionaries(names, st.integers(0, 1 << 40), max_size=2),
+)
 faults: st.SearchStrategy[FaultKind] = st.one_of(
     st.builds(Kill, keep_flash=st.booleans(), **common),
     st.builds(Terminate, grace_s=seconds, scope=st.sampled_from(["tree", "main"]), **common),
-    st.builds(Notice, lead_s=seconds, shutdown_s=seconds, **common),
+    st.builds(Notice, lead_s=seconds, shutdown_s=seconds, spares=st.booleans(), **common),
     st.builds(KillChild, **common),
     st.builds(Pause, duration_s=seconds, **common),
     st.builds(
@@ -85,6 +102,20 @@ faults: st.SearchStrategy[FaultKind] = st.one_of(
     st.builds(DiskFull, duration_s=seconds, **common),
     st.builds(Grow, count=counts, **common),
     st.builds(Misbehave, how=misbehaviours, duration_s=st.floats(0.1, 1e6), **common),
+    st.builds(
+        ObjectStore,
+        how=store_misbehaviours,
+        duration_s=st.floats(0.1, 1e6),
+        **{**common, "target": st.none()},
+    ),
+    st.builds(
+        Network,
+        link=st.sampled_from(["store", "metadata", "coordinator"]),
+        toxic=st.lists(toxics, min_size=1, max_size=2).map(tuple),
+        duration_s=st.floats(0.1, 1e6),
+        cuts=st.booleans(),
+        **common,
+    ),
 )
 groups = st.builds(
     Group,
@@ -97,6 +128,7 @@ groups = st.builds(
 clusters = st.builds(
     ClusterSpec,
     cloud=st.sampled_from(["aws", "gcp", "azure"]),
+    store=st.sampled_from(["directory", "s3"]),
     group=st.lists(groups, min_size=1, max_size=3).map(tuple),
 )
 schedules = st.builds(
@@ -113,5 +145,6 @@ schedules = st.builds(
         recovery_s=maybe(seconds),
         catch_up_s=maybe(seconds),
         rework_steps=maybe(st.integers(0, 1000)),
+        stays=maybe(st.booleans()),
     ),
 )

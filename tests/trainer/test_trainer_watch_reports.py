@@ -5,6 +5,8 @@ The clouds' answers come from the metadata service's own pure cores, under virtu
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -14,6 +16,7 @@ from skies import Sky
 
 from chaosspot import misbehaviour as m
 from chaosspot.services.metadata import AwsSettings, AzureSettings, GcpSettings
+from chaosspot.trainer.notice import NoticeBoard, sigterm_is_a_notice
 from chaosspot.trainer.watch.values import (
     Advice,
     Blind,
@@ -441,6 +444,18 @@ def the_service_is_not_ready_at_the_start() -> None:
         sky.publish(120.0)
         sky.run(110.0)
         assert kinds(sky, *ACTED) == ["Notice"]
+
+
+@report("metaflow#2391", "pytorch-lightning#1455")
+def a_sigterm_is_a_notice_and_the_handler_is_put_back() -> None:
+    """Which processes of a node get it is for attacks: ``sigterm-main-only``, ``sigterm-group``."""
+    board, before = NoticeBoard(), signal.getsignal(signal.SIGTERM)
+    with sigterm_is_a_notice(board, grace_s=30.0):
+        os.kill(os.getpid(), signal.SIGTERM)
+        left_s = board.time_left_s()
+        assert left_s is not None
+        assert 0.0 < left_s <= 30.0
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 @pytest.mark.parametrize("name", REPORTS)

@@ -57,7 +57,7 @@ BODIES = (
 FATES: list[Callable[[Service, Request, float], Outcome]] = [
     lambda service, request, at_s: service.broken("ConnectionRefusedError", at_s),
     lambda service, request, at_s: service.broken("ConnectionResetError", at_s + 0.3),
-    lambda service, request, at_s: service.broken("an answer longer than 65536 bytes", at_s),
+    lambda service, request, at_s: service.broken("an answer longer than 1048576 bytes", at_s),
     lambda service, request, at_s: service.hole(request, at_s),
     lambda service, request, at_s: service.hole(request, at_s),
     lambda service, request, at_s: service.slow(request, at_s, 1.2),

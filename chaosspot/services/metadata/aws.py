@@ -43,6 +43,7 @@ from chaosspot.services.metadata.values import (
 __all__ = [
     "ACTIONS",
     "DEFAULT_REGION",
+    "SPARING",
     "Settings",
     "announced",
     "audience",
@@ -60,6 +61,7 @@ ACTIONS: Mapping[str, str] = {
     "asg-terminate": "lifecycle",
     **{code: code for code in MAINTENANCE},
 }
+SPARING = "rebalance"
 DEFAULT_REGION = "us-east-1"
 Settings = AwsSettings
 TOKEN_TTL_MAX_S = 21600

@@ -44,6 +44,7 @@ from chaosspot.services.metadata.values import (
 __all__ = [
     "ACTIONS",
     "DEFAULT_REGION",
+    "SPARING",
     "Settings",
     "announced",
     "audience",
@@ -58,6 +59,7 @@ __all__ = [
 ACTIONS: Mapping[str, str] = {
     action: action for action in ("preempt", "terminate", "reboot", "redeploy", "freeze")
 }
+SPARING = "freeze"
 DEFAULT_REGION = "eastus"
 Settings = AzureSettings
 

@@ -4,8 +4,8 @@
 GET /nodes                  every node: its name, endpoint, environment, requests, reads, notices
 GET /misbehaviours          those in force, with their numbers
 POST /notices               {"nodes", "lead_s", "action"?, "lasts_s"?} -> {"deadlines"}
-POST /notices/withdraw      {"nodes", "action"?}: taken back
-POST /notices/end           {"nodes", "action"?}: over
+POST /notices/withdraw      {"nodes", "action"?}: taken back -> {"closed"}, by node
+POST /notices/end           {"nodes", "action"?}: over -> {"closed"}, by node
 POST /misbehaviours         {"kind", ...} as in a schedule -> {"number"}
 DELETE /misbehaviours/N     stopped
 POST /tokens/kill           {"nodes"}: every token there is becomes an unknown one (AWS)
@@ -120,9 +120,13 @@ class Control:
                 closing = _decoded(body, _Closing)
                 names = self._named(closing)
                 close = service.withdraw if how == "withdraw" else service.end
+                closed = {}
                 for node in names:
+                    before = [notice.action for notice in service.notices(node)]
                     close(node, closing.action)
-                return {}
+                    left = [notice.action for notice in service.notices(node)]
+                    closed[node] = [action for action in before if action not in left]
+                return {"closed": closed}
             case ["POST", "misbehaviours"]:
                 what: MisbehaviourKind = _decoded(body, MisbehaviourKind)
                 return {"number": service.misbehave(what)}

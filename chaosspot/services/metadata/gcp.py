@@ -39,6 +39,7 @@ from chaosspot.services.metadata.values import (
 __all__ = [
     "ACTIONS",
     "DEFAULT_REGION",
+    "SPARING",
     "Settings",
     "announced",
     "audience",
@@ -57,6 +58,7 @@ ACTIONS: Mapping[str, str] = {
     "upcoming-maintenance": "upcoming",
     "stop": "stop",
 }
+SPARING = "migrate"
 DEFAULT_REGION = "us-central1"
 Settings = GcpSettings
 

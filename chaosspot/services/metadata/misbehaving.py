@@ -33,16 +33,22 @@ class Active(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
-    """What one misbehaviour has seen of one node: requests in all, and in the present second."""
+    """Requests of one node that one misbehaviour matched, also in this second, and struck."""
 
     count: int = 0
     second: int = 0
     in_second: int = 0
+    struck: int = 0
 
     def next(self, now_s: float) -> Tally:
         second = int(now_s)
         before = self.in_second if second == self.second else 0
-        return Tally(count=self.count + 1, second=second, in_second=before + 1)
+        return msgspec.structs.replace(
+            self, count=self.count + 1, second=second, in_second=before + 1
+        )
+
+    def strike(self) -> Tally:
+        return msgspec.structs.replace(self, struck=self.struck + 1)
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,23 +62,41 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     content_type: str | None = None
     bends: tuple[m.MisbehaviourKind, ...] = ()
 
+    def and_then(self, later: Plan) -> Plan:
+        """Both, for a request that waited when the later misbehaviours began."""
+        changed = {
+            field: getattr(later, field) or getattr(self, field)
+            for field in ("black_hole", "reset", "status", "body", "content_type")
+        }
+        bends = (*self.bends, *later.bends)
+        return Plan(delay_s=self.delay_s + later.delay_s, bends=bends, **changed)
+
 
 def matches_node(what: m.MisbehaviourKind, node: str) -> bool:
     return fnmatchcase(node, what.nodes)
 
 
 def decide(
-    active: Sequence[Active], tallies: Mapping[int, Tally], *, node: str, path: str, now_s: float
+    active: Sequence[Active],
+    tallies: Mapping[int, Tally],
+    *,
+    node: str,
+    path: str,
+    now_s: float,
+    after: int = -1,
 ) -> tuple[Plan, dict[int, Tally]]:
     """The plan for a request, and the node's tallies after it (by the misbehaviours' numbers).
 
-    Delays add up; of others of one kind the last counts.
+    Only those with a number beyond ``after`` are looked at. Delays add up; of others of one kind
+    the last counts.
     """
     changed = {}
     done: dict[str, object] = {}
     delay_s, bends = 0.0, []
     for entry in active:
         what = entry.what
+        if entry.number <= after:
+            continue
         if isinstance(what, m.Closed) or (isinstance(what, m.Reset) and what.stage == "accept"):
             continue
         if not (matches_node(what, node) and fnmatchcase(path, what.paths)):
@@ -81,6 +105,7 @@ def decide(
         changed[entry.number] = tally
         if entry.over(now_s) or not _strikes(what, node, tally):
             continue
+        changed[entry.number] = tally.strike()
         match what:
             case m.Latency():
                 delay_s += what.delay_s
@@ -109,8 +134,10 @@ def resets_accept(
     for entry in active:
         what = entry.what
         if isinstance(what, m.Reset) and what.stage == "accept" and matches_node(what, node):
-            tally = changed[entry.number] = tallies.get(entry.number, Tally()).next(now_s)
-            struck |= not entry.over(now_s) and _strikes(what, node, tally)
+            tally = tallies.get(entry.number, Tally()).next(now_s)
+            strikes = not entry.over(now_s) and _strikes(what, node, tally)
+            changed[entry.number] = tally.strike() if strikes else tally
+            struck |= strikes
     return struck, changed
 
 

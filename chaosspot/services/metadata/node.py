@@ -67,9 +67,17 @@ class Node:
     def show(self, notices: tuple[Notice, ...]) -> None:
         """These are the notices now; who waits for a change looks again."""
         self.document = msgspec.structs.replace(self.document, notices=notices)
+        self.stir()
+
+    def stir(self) -> None:
+        """Something is new: requests that wait are looked at again."""
         if self._changed is not None:
             self._changed.set()
             self._changed = None
+
+    def struck(self, number: int) -> int:
+        """How many of the node's requests that misbehaviour has struck."""
+        return self.tallies.get(number, Tally()).struck
 
     def _resets(self) -> bool:
         if not self._active:
@@ -89,26 +97,7 @@ class Node:
         request = await _read(received, asked_s=asked.now_s)
         if request is None:
             return self._sent(self._provider.refusal(HTTPStatus.BAD_REQUEST))
-        plan = Plan()
-        if self._active:
-            plan, tallies = decide(
-                self._active,
-                self.tallies,
-                node=self.document.instance.node,
-                path=request.path,
-                now_s=asked.now_s,
-            )
-            self.tallies |= tallies
-        if plan.delay_s:
-            await asyncio.sleep(plan.delay_s)
-        if plan.black_hole:
-            await for_ever()
-        # A refused request has no effect.
-        response = (
-            self._provider.refusal(plan.status)
-            if plan.status is not None
-            else await self._respond(request, plan)
-        )
+        response, plan = await self._respond(request)
         response = spoil(response, plan, self._provider)
         self.reads += response.tells_notice
         answer = self._sent(response)
@@ -116,21 +105,54 @@ class Node:
             await cut(received, _beginning(answer, plan))
         return answer
 
-    async def _respond(self, request: Request, plan: Plan) -> Response:
+    async def _respond(self, request: Request) -> tuple[Response, Plan]:
+        """The answer, and what is to be done to it.
+
+        One that waits is struck by what begins meanwhile as if it came then.
+        """
+        plan, known, waits = Plan(), -1, False
+        while True:
+            begun, known = self._decide(request.path, after=known)
+            plan = plan.and_then(begun)
+            if begun.delay_s:
+                await asyncio.sleep(begun.delay_s)
+            if plan.black_hole:
+                await for_ever()
+            if plan.status is not None:  # a refused request has no effect
+                return self._provider.refusal(plan.status), plan
+            if not waits:
+                request, waits = self._seen(request, plan), True
+            moment = self._moment()
+            document = bend(self.document, plan.bends)
+            response = self._provider.respond(request, document, moment)
+            if not isinstance(response, Wait):
+                return response, plan
+            await self._change(response.until_s - moment.now_s)
+
+    def _decide(self, path: str, *, after: int) -> tuple[Plan, int]:
+        """What strikes now of all that began after that number, and the latest number."""
+        if not self._active or self._active[-1].number <= after:
+            return Plan(), after
+        plan, tallies = decide(
+            self._active,
+            self.tallies,
+            node=self.document.instance.node,
+            path=path,
+            now_s=self._moment().now_s,
+            after=after,
+        )
+        self.tallies |= tallies
+        return plan, self._active[-1].number
+
+    def _seen(self, request: Request, plan: Plan) -> Request:
+        """The request has been read: it may have changed something."""
         after = self._provider.seen(request, self.document, self._moment())
         changed = after.notices is not self.document.notices
         self.document = after
         if changed:
             self._noticed(after)
         asked_notices = bend(self.document, plan.bends).notices
-        request = msgspec.structs.replace(request, asked_notices=asked_notices)
-        while True:
-            moment = self._moment()
-            document = bend(self.document, plan.bends)
-            response = self._provider.respond(request, document, moment)
-            if not isinstance(response, Wait):
-                return response
-            await self._change(response.until_s - moment.now_s)
+        return msgspec.structs.replace(request, asked_notices=asked_notices)
 
     async def _change(self, within_s: float) -> None:
         """Wait until the notices change, or so long."""

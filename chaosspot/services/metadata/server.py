@@ -159,9 +159,11 @@ class MetadataService:
         """The node's base URL."""
         return self._node(node).listener.endpoint
 
-    def environment(self, node: str) -> dict[str, str]:
-        """What points the cloud's own clients to the node's listener."""
-        return self._provider.environment(self._node(node).listener.endpoint)
+    def environment(self, node: str, at: str | None = None) -> dict[str, str]:
+        """What points the cloud's own clients to the node's listener, or to the HOST:PORT ``at``
+        by which they reach it."""
+        endpoint = self._node(node).listener.endpoint if at is None else f"http://{at}"
+        return self._provider.environment(endpoint)
 
     def reads(self, node: str) -> int:
         """How often the node was told of a notice of its own."""
@@ -172,6 +174,11 @@ class MetadataService:
         return self._node(node).requests
 
     # --- notices ----------------------------------------------------------------------------
+
+    @property
+    def sparing(self) -> str:
+        """An action of this cloud that takes no node."""
+        return self._provider.SPARING
 
     def publish(
         self,
@@ -254,10 +261,20 @@ class MetadataService:
     # --- misbehaviour -------------------------------------------------------------------------
 
     def misbehave(self, what: m.MisbehaviourKind) -> int:
-        """Misbehave from now on; returns the number under which to stop it."""
+        """Misbehave from now on; returns the number under which to stop it.
+
+        Requests that wait for a change are struck as if they came now.
+        """
         if isinstance(what, m.TokenKill):
             self._must_have_tokens()
-        return self._misconduct.start(what, self._nodes)
+        number = self._misconduct.start(what, self._nodes)
+        for node in self._nodes.values():
+            node.stir()
+        return number
+
+    def struck(self, node: str, number: int) -> int:
+        """How many of the node's requests the misbehaviour with that number has struck."""
+        return self._node(node).struck(number)
 
     async def behave(self, number: int) -> None:
         """Stop a misbehaviour; closed listeners are open again when this returns."""

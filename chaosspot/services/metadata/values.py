@@ -190,6 +190,7 @@ class Provider(Protocol):
     """What a cloud's module is to the server."""
 
     ACTIONS: Mapping[str, str]  # what may be announced, and the slot: one notice at a time in each
+    SPARING: str  # one of the actions: it takes no node
     DEFAULT_REGION: str
     Settings: Any
 

@@ -23,7 +23,7 @@ from chaosspot.trainer.watch.values import Answer, Failure, Moment, Outcome, Req
 
 __all__ = ["Stopped", "Wire"]
 
-_LARGEST_ANSWER_BYTES = 64 * 1024
+_LARGEST_ANSWER_BYTES = 1 << 20  # Azure tells the events of a whole scale set
 
 
 class Stopped(Exception):
