@@ -5,16 +5,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: attack test reference wheel lint types bench calibrate soak gpu clean
+.PHONY: attack test long wheel lint types bench calibrate soak gpu clean
 
 attack: $(READY) ## attack the reference trainer: 4 workers in 2 zones, 3 schedules, and the twin
 	$(BIN)/chaosspot attack spot-notice sudden-kill zone-loss --nodes 4
 
-test: $(READY) ## all tests but those that have a target of their own: reference, wheel, gpu
-	$(BIN)/python -m pytest -n 4 --dist worksteal -m 'not wheel and not reference'
+test: $(READY) ## all tests but those that have a target of their own: long, wheel, gpu
+	$(BIN)/python -m pytest -n 4 --dist worksteal -m 'not long and not wheel'
 
-reference: $(READY) ## attacks on the reference trainer that take minutes together
-	$(BIN)/python -m pytest -n 2 -m reference
+long: $(READY) ## whole attacks: the reference trainer, the sick ones, three clouds; and real clients
+	$(BIN)/python -m pytest -n 6 --dist worksteal -m 'long or conformance or parity' tests suites
 
 wheel: $(READY) ## the wheel, built and used in an empty environment
 	$(BIN)/python -m pytest -m wheel

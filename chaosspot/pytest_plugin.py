@@ -1,13 +1,13 @@
-"""The pytest plugin: a fixture that attacks, and verdicts in every report.
+"""The pytest plugin: fixtures that attack or serve faults, and verdicts in every report.
 
 Loaded in every pytest run of everybody who has chaosspot installed, so it imports pytest and the
-standard library alone; the rest comes with the first attack.
+standard library alone; the rest comes with the first fixture that is used.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from chaosspot.schedule import Schedule
     from chaosspot.verdict import Verdict
 
-__all__ = ["attack", "settings_of"]
+__all__ = ["attack", "settings_of", "toxiproxy"]
 
 _OPTIONS = {
     "trainer": ("--trainer", "Trainer to attack: a shipped name, or the path of a description"),
@@ -58,6 +58,18 @@ def attack(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Verd
         return verdict
 
     return run
+
+
+@pytest.fixture
+def toxiproxy(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A ``toxiproxy.Toxiproxy`` client with a server of its own, embedded, for one test.
+
+    ``--chaos-seed`` decides on which connections a toxic with a toxicity below 1 runs.
+    """
+    from chaosspot.services.proxy.hosted import toxiproxy_client
+
+    with toxiproxy_client(seed=request.config.getoption("chaosspot_seed") or 0) as client:
+        yield client
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:

@@ -14,7 +14,7 @@ from chaosspot.verdict import Outcome
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 _LONG = [
-    pytest.param(name, marks=pytest.mark.reference)
+    pytest.param(name, marks=pytest.mark.long)
     for name in ("spot-notice", "zone-loss", "everyone-gone")
 ]
 

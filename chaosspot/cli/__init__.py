@@ -9,7 +9,17 @@ from typing import NoReturn
 
 import typer
 
-from chaosspot.cli import attacks, catalogue, machine, results, serve, trainers
+from chaosspot.cli import (
+    attacks,
+    catalogue,
+    machine,
+    metadata,
+    results,
+    serve,
+    serve_proxy,
+    serve_s3,
+    trainers,
+)
 from chaosspot.cli.common import INTERRUPTED, err, show_warning
 from chaosspot.undo import interrupts
 
@@ -47,7 +57,10 @@ for command in (
 ):
     app.command()(command)
 app.add_typer(catalogue.app, name="faults")
+serve.app.command()(serve_proxy.proxy)
+serve.app.command()(serve_s3.s3)
 app.add_typer(serve.app, name="serve")
+app.add_typer(metadata.app, name="metadata")
 
 
 def main() -> NoReturn:

@@ -29,6 +29,9 @@ def attack(
     cloud: Annotated[
         str | None, typer.Option(help="Whose metadata service nodes ask: aws, gcp or azure.")
     ] = None,
+    store: Annotated[
+        str | None, typer.Option(help="What outlives nodes: directory, or s3 (an object store).")
+    ] = None,
     nodes: Annotated[
         int | None, typer.Option(help="Worker nodes in all, instead of the schedule's.")
     ] = None,
@@ -68,6 +71,7 @@ def attack(
                     trainer=attacked,
                     cluster=given["cluster"],
                     cloud=cast("schedule.Cloud | None", cloud),
+                    store=cast("schedule.StoreKind | None", store),
                     nodes=nodes,
                     steps=steps,
                     runs=given["runs"],

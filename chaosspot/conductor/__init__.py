@@ -8,8 +8,9 @@ from chaosspot.conductor.attacking import BACKENDS, Attack, UnsupportedError
 from chaosspot.conductor.judging import judge_run
 from chaosspot.conductor.observer import Observer
 from chaosspot.conductor.rundir import LostError, RunError
+from chaosspot.conductor.settled import UnsuitedError, unsuited
 from chaosspot.conductor.stage import StartError
-from chaosspot.schedule import Cloud, Schedule
+from chaosspot.schedule import Cloud, Schedule, StoreKind
 from chaosspot.trainers import Trainer
 from chaosspot.undo import StateError, interrupts
 from chaosspot.verdict import Verdict
@@ -21,10 +22,12 @@ __all__ = [
     "RunError",
     "StartError",
     "StateError",
+    "UnsuitedError",
     "UnsupportedError",
     "attack",
     "attack_async",
     "judge_run",
+    "unsuited",
 ]
 
 
@@ -35,6 +38,7 @@ def attack(
     trainer: Trainer | str = "reference",
     cluster: str = "processes",
     cloud: Cloud | None = None,
+    store: StoreKind | None = None,
     nodes: int | None = None,
     seed: int | None = None,
     steps: int | None = None,
@@ -51,6 +55,7 @@ def attack(
         trainer: a description, or the name or path of one.
         cluster: the backend; ``processes``.
         cloud: whose metadata service nodes ask, instead of the schedule's cluster's.
+        store: what outlives nodes, ``directory`` or ``s3``, instead of the schedule's cluster's.
         nodes: worker nodes in all, instead of what the schedule's cluster says.
         seed: decides which nodes are hit and when; the schedule's, or chosen and recorded.
         steps: stop at this step even if not everything is decided.
@@ -64,6 +69,7 @@ def attack(
         RunError: the run directory cannot be made.
         StartError: the trainer's command cannot be started.
         LostError: the run directory was removed during the run.
+        UnsuitedError: the faults cannot be made to this trainer.
         UnsupportedError: this machine cannot make one of the faults.
         KeyboardInterrupt: it was told to stop; everything is healed.
     """
@@ -73,6 +79,7 @@ def attack(
         trainer=trainer,
         cluster=cluster,
         cloud=cloud,
+        store=store,
         nodes=nodes,
         seed=seed,
         steps=steps,
@@ -92,6 +99,7 @@ async def attack_async(
     trainer: Trainer | str = "reference",
     cluster: str = "processes",
     cloud: Cloud | None = None,
+    store: StoreKind | None = None,
     nodes: int | None = None,
     seed: int | None = None,
     steps: int | None = None,
@@ -105,6 +113,7 @@ async def attack_async(
         trainer=trainer,
         cluster=cluster,
         cloud=cloud,
+        store=store,
         nodes=nodes,
         seed=seed,
         steps=steps,

@@ -17,7 +17,7 @@ from chaosspot.conductor.rundir import LostError, RunError
 from chaosspot.conductor.settled import refuse, settled
 from chaosspot.conductor.stage import Stage
 from chaosspot.conductor.undisturbed import find_twins
-from chaosspot.schedule import Cloud, Schedule
+from chaosspot.schedule import Cloud, Schedule, StoreKind
 from chaosspot.trainers import Trainer
 from chaosspot.undo import Lease, heal_dead_runs, state
 from chaosspot.verdict import Verdict
@@ -45,6 +45,7 @@ class Attack:
         trainer: Trainer | str,
         cluster: str,
         cloud: Cloud | None,
+        store: StoreKind | None,
         nodes: int | None,
         seed: int | None,
         steps: int | None,
@@ -62,7 +63,7 @@ class Attack:
         self._steps = steps if (final := self._trainer.final) is None else final.at_step
         self._runs = Path(runs)
         self._watcher: Observer = observer or Silent()
-        self._plan = settled(schedule, cloud=cloud, nodes=nodes, seed=seed)
+        self._plan = settled(schedule, cloud=cloud, store=store, nodes=nodes, seed=seed)
         refuse(self._name, self._plan, self._trainer, self._steps)
         if (lacking := unsupported(self._plan)) is not None:
             raise UnsupportedError(f"{self._name}: {lacking}")

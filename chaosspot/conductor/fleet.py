@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import anyio
 import anyio.abc
@@ -17,7 +18,9 @@ from chaosspot import schedule as s
 from chaosspot import trainers
 from chaosspot.cluster import Cluster, Launch
 from chaosspot.conductor.feed import Feed
+from chaosspot.conductor.links import Links
 from chaosspot.conductor.points import Points
+from chaosspot.conductor.storage import Storage
 from chaosspot.schedule import Fault, Kill
 from chaosspot.services.metadata import Instance, MetadataService
 from chaosspot.trainers import Trainer
@@ -44,21 +47,23 @@ class Fleet:
         address: str,
         cluster: Cluster,
         metadata: MetadataService,
+        storage: Storage | None,
+        links: Links,
         points: Points,
         feed: Feed,
         tasks: anyio.abc.TaskGroup,
     ) -> None:
         self.cluster = cluster
         self.metadata = metadata
+        self.links = links
+        self._storage = storage
         self._folder = folder
         self._trainer = trainer
         self._address = address
         self._points = points
         self._feed = feed
         self._tasks = tasks
-        self._values = trainers.values(
-            coordinator=address, steps=1_000_000_000 if steps is None else steps
-        )
+        self._steps = 1_000_000_000 if steps is None else steps
         self._named = 0
         self._world = 0  # ranks at the start
         self._live: set[str] = set()
@@ -132,13 +137,17 @@ class Fleet:
         await self._launch(node, command)
 
     async def _launch(self, node: s.Node, command: tuple[str, ...]) -> None:
-        environment = self._environment(node)
+        coordinator = self._address
         ranks = 1
         if node.role == "worker":
             ranks = self._trainer.ranks_per_node
-            environment.update(self.metadata.environment(node.name))
+            coordinator = await self.links.lay(node.name, "coordinator", self._address)
+        values = trainers.values(coordinator=coordinator, steps=self._steps)
+        environment = self._environment(node, values)
+        if node.role == "worker":
+            environment.update(await self._services(node.name))
         launch = Launch(
-            argv=self._trainer.argv(command, self._values),
+            argv=self._trainer.argv(command, values),
             environments=tuple(
                 {**environment, "CHAOSSPOT_RANK": str(rank)} for rank in range(ranks)
             ),
@@ -191,9 +200,20 @@ class Fleet:
         name = f"node-{number}" if like.role == "worker" else f"{like.role}-{number}"
         return replace(like, name=name)
 
-    def _environment(self, node: s.Node) -> dict[str, str]:
+    async def _services(self, node: str) -> dict[str, str]:
+        """What leads a worker to the services that stand in for the cloud."""
+        direct = urlsplit(self.metadata.endpoint(node)).netloc
+        at = await self.links.lay(node, "metadata", direct)
+        found = self.metadata.environment(node, at)
+        if self._storage is not None:
+            at = await self.links.lay(node, "store", self._storage.address)
+            found |= self._storage.environment(node, at)
+            found["CHAOSSPOT_STORE"] = self._storage.place
+        return found
+
+    def _environment(self, node: s.Node, values: Mapping[str, str]) -> dict[str, str]:
         return {
-            **self._trainer.surroundings(self._values),
+            **self._trainer.surroundings(values),
             "CHAOSSPOT_NODE": node.name,
             "CHAOSSPOT_INCARNATION": str(self._incarnations.get(node.name, 0)),
             "CHAOSSPOT_ZONE": node.zone,
@@ -201,7 +221,7 @@ class Fleet:
             "CHAOSSPOT_POOL": node.pool,
             "CHAOSSPOT_FLASH": str(self.cluster.flash(node.name)),
             "CHAOSSPOT_STORE": str(self._folder / "store"),
-            "CHAOSSPOT_COORDINATOR": self._address,
+            "CHAOSSPOT_COORDINATOR": values["coordinator"],
             "CHAOSSPOT_WORLD": str(self._world),
             "CHAOSSPOT_EVENTS": str(self._folder / "events"),
             "CHAOSSPOT_POINTS": str(self._points.armed),

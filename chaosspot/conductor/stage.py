@@ -19,12 +19,16 @@ from chaosspot.cluster.processes import ProcessCluster
 from chaosspot.conductor.decided import decided, ready_t
 from chaosspot.conductor.feed import Feed
 from chaosspot.conductor.fleet import Fleet, StartError, free_loopback_address, last_lines
+from chaosspot.conductor.links import Links, links_of
 from chaosspot.conductor.points import Points
 from chaosspot.conductor.rundir import check_present
+from chaosspot.conductor.storage import Storage
 from chaosspot.conductor.tail import Tail
 from chaosspot.inject import inject
 from chaosspot.oracles import Evidence
 from chaosspot.services.metadata import MetadataService
+from chaosspot.services.proxy import ProxyService
+from chaosspot.store_misbehaviour import StoreMisbehaviourKind
 from chaosspot.trainers import Trainer
 from chaosspot.undo import Directory, Lease
 
@@ -81,6 +85,8 @@ class Stage:
             async with (
                 self._control() as points,
                 self._metadata() as metadata,
+                self._object_store() as storage,
+                self._proxied() as links,
                 ProcessCluster(run=self._folder, lease=self._lease) as cluster,
                 anyio.create_task_group() as tasks,
             ):
@@ -88,6 +94,7 @@ class Stage:
                 tasks.start_soon(self._read, tail)
                 tasks.start_soon(self._heed_guardian)
                 self._points = points
+                self._storage = storage
                 self._fleet = Fleet(
                     folder=self._folder,
                     trainer=self._trainer,
@@ -95,6 +102,8 @@ class Stage:
                     address=free_loopback_address(self._lease.id),
                     cluster=cluster,
                     metadata=metadata,
+                    storage=storage,
+                    links=links,
                     points=points,
                     feed=feed,
                     tasks=tasks,
@@ -164,6 +173,25 @@ class Stage:
             with anyio.CancelScope(shield=True):
                 await service.__aexit__(None, None, None)
 
+    @asynccontextmanager
+    async def _object_store(self) -> AsyncIterator[Storage | None]:
+        """The object store, for a cluster that has one."""
+        if self._schedule.cluster.store == "directory":
+            yield None
+            return
+        async with Storage.serving(self._feed) as storage:
+            yield storage
+
+    @asynccontextmanager
+    async def _proxied(self) -> AsyncIterator[Links]:
+        """The nodes' links, through proxies where a fault of the schedule impairs them."""
+        impaired = links_of(self._schedule)
+        if not impaired:
+            yield Links(None, impaired)
+            return
+        async with ProxyService(seed=self._seed) as proxies:
+            yield Links(proxies, impaired)
+
     async def _heed_guardian(self) -> None:
         """End the run when its guardian dies: nothing that it did would be undone for certain."""
         while (death := self._lease.death()) is None:
@@ -194,10 +222,9 @@ class Stage:
     async def _act(self, index: int, fault: s.FaultKind, puller: str) -> None:
         self._waiting.discard(index)
         live = self._fleet.cluster.alive()
-        names = (
-            [] if isinstance(fault, s.Grow) else s.choose(fault, index, self._seed, live, puller)
-        )
-        if not names and not isinstance(fault, s.Grow):
+        of_none = isinstance(fault, s.Grow | s.ObjectStore)
+        names = [] if of_none else s.choose(fault, index, self._seed, live, puller)
+        if not names and not of_none:
             self._miss(index, "no live node matches its target")
             return
         if isinstance(fault, s.Kill | s.Terminate | s.Notice):
@@ -209,7 +236,7 @@ class Stage:
             nodes=tuple(names),
             step=self._feed.highest_step,
         )
-        await inject(fault, names, _View(self._fleet, self._feed, index))
+        await inject(fault, names, _View(self._fleet, self._storage, self._feed, index))
         self._feed.note(h.FaultHealed, fault=index)
         self._unhealed.discard(index)
 
@@ -290,12 +317,25 @@ class Stage:
 class _View:
     """What one fault may touch, and the record of what it did (an ``inject.World``)."""
 
-    def __init__(self, fleet: Fleet, feed: Feed, fault: int) -> None:
+    def __init__(self, fleet: Fleet, storage: Storage | None, feed: Feed, fault: int) -> None:
         self.cluster = fleet.cluster
         self.metadata = fleet.metadata
+        self.links = fleet.links
         self.grow = fleet.grow
+        self._storage = storage
         self._feed = feed
         self._fault = fault
+
+    def misbehave_store(self, how: StoreMisbehaviourKind) -> int:
+        return self._store.misbehave(how, self._fault)
+
+    def behave_store(self, number: int) -> None:
+        self._store.behave(number)
+
+    @property
+    def _store(self) -> Storage:
+        assert self._storage is not None, "a schedule with such a fault has an object store"
+        return self._storage
 
     def effect(
         self,

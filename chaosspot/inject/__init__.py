@@ -12,7 +12,9 @@ from chaosspot.inject import (
     kill,
     kill_child,
     misbehave,
+    network,
     notice,
+    object_store,
     pause,
     terminate,
 )
@@ -25,7 +27,9 @@ from chaosspot.schedule import (
     Kill,
     KillChild,
     Misbehave,
+    Network,
     Notice,
+    ObjectStore,
     Pause,
     Terminate,
 )
@@ -44,6 +48,8 @@ INJECTORS: dict[type[Fault], Injector] = {
     DiskFull: disk_full.inject,
     Grow: grow.inject,
     Misbehave: misbehave.inject,
+    ObjectStore: object_store.inject,
+    Network: network.inject,
 }
 
 

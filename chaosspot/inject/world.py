@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from chaosspot.cluster import Cluster
 from chaosspot.history import Effect
+from chaosspot.schedule import Link, Toxic
 from chaosspot.services.metadata import MetadataService
+from chaosspot.store_misbehaviour import StoreMisbehaviourKind
 
-__all__ = ["World"]
+__all__ = ["Links", "World"]
+
+
+class Links(Protocol):
+    """The links of the nodes that the run's faults may impair."""
+
+    async def impair(self, link: Link, names: Sequence[str] | None, toxics: Sequence[Toxic]) -> int:
+        """Put toxics on the links of these nodes, or of all and of those that come; a number."""
+
+    def struck(self, number: int) -> list[str]:
+        """The nodes on whose connections a toxic of that number has had something to do."""
+
+    async def mend(self, number: int) -> None:
+        """Take those toxics away."""
 
 
 class World(Protocol):
@@ -19,6 +35,15 @@ class World(Protocol):
 
     @property
     def metadata(self) -> MetadataService: ...
+
+    @property
+    def links(self) -> Links: ...
+
+    def misbehave_store(self, how: StoreMisbehaviourKind) -> int:
+        """Make the object store misbehave, and record whom that hits; a number."""
+
+    def behave_store(self, number: int) -> None:
+        """Stop that, if it has not stopped by itself."""
 
     def effect(
         self,

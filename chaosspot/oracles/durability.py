@@ -32,14 +32,24 @@ def _in_store(evidence: Evidence) -> Iterator[Finding]:
     made = claims(evidence)
     if log.found is None:
         return
-    wrong = list(untrue(log, made))
     kept = evidence.trainer.object_store
-    if kept is not None and kept.complete is not None:
-        wrong += visible_too_early(log, kept.complete)
-    wrong += left_uploads(evidence, log, made)
-    for message, seqs in wrong:
-        yield Finding(oracle=NAME, outcome=Outcome.FAIL, message=message, evidence=seqs)
-    if made and not wrong:
+    complete = kept.complete if kept is not None else None
+    wrongs = [
+        list(untrue(log, made)),
+        list(visible_too_early(log, complete)) if complete is not None else [],
+        list(left_uploads(evidence, log, made)),
+    ]
+    for wrong in filter(None, wrongs):
+        (message, _), more = wrong[0], len(wrong) - 1
+        yield Finding(
+            oracle=NAME,
+            outcome=Outcome.FAIL,
+            message=f"{message}, and {more} more of that sort" if more else message,
+            bound=0,
+            measured=len(wrong),
+            evidence=tuple(seq for _, seqs in wrong for seq in seqs)[:20],
+        )
+    if made and not any(wrongs):
         yield Finding(
             oracle=NAME,
             outcome=Outcome.PASS,

@@ -13,7 +13,16 @@ from chaosspot.oracles.comparison import Comparison
 from chaosspot.oracles.episodes import Episode, episodes
 from chaosspot.oracles.lineage import Lineage, Process, process_of
 from chaosspot.oracles.stored import StoreLog
-from chaosspot.schedule import FaultKind, Grow, Hold, Misbehave, Pause, Schedule
+from chaosspot.schedule import (
+    FaultKind,
+    Grow,
+    Hold,
+    Misbehave,
+    Network,
+    ObjectStore,
+    Pause,
+    Schedule,
+)
 from chaosspot.trainers import Promises, Trainer
 
 __all__ = ["Evidence", "FaultView"]
@@ -32,6 +41,8 @@ _DECISIVE: Mapping[str, tuple[h.Effect, ...]] = {
     "disk-full": ("full",),
     "grow": ("up",),
     "misbehave": ("misbehaved",),
+    "object-store": ("misbehaved",),
+    "network": ("impaired",),
 }
 
 
@@ -49,10 +60,19 @@ class FaultView:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The nodes it was to hit; for a growth, those that came."""
+        """The nodes it was to hit; for a growth those that came, and those that used the store
+        for a fault of that, which is not theirs."""
         if isinstance(self.spec, Grow):
             return tuple(self.seen("up"))
+        if self._is_of_store:
+            return tuple(self.hit)
         return self.injected.nodes if self.injected else ()
+
+    @property
+    def _is_of_store(self) -> bool:
+        return isinstance(self.spec, ObjectStore) or (
+            isinstance(self.spec, Network) and self.spec.link == "store"
+        )
 
     @property
     def hit(self) -> dict[str, h.FaultEffect]:
@@ -63,8 +83,10 @@ class FaultView:
     @property
     def disturbed(self) -> tuple[str, ...]:
         """The nodes whose work it may have cost: not those that only heard less, or something
-        else, of the cloud."""
-        return () if isinstance(self.spec, Misbehave) else self.nodes
+        else, of the cloud or the store."""
+        spec = self.spec
+        beside = isinstance(spec, Network) and spec.link != "coordinator"
+        return () if beside or isinstance(spec, Misbehave | ObjectStore) else self.nodes
 
     @property
     def complete(self) -> bool:
@@ -81,7 +103,8 @@ class FaultView:
     @property
     def impairs(self) -> bool:
         """Whether its nodes live on but cannot work until it is healed."""
-        return isinstance(self.spec, Pause | Hold)
+        cut = isinstance(self.spec, Network) and self.spec.cuts
+        return cut or isinstance(self.spec, Pause | Hold)
 
     def seen(self, what: h.Effect) -> dict[str, h.FaultEffect]:
         """The effects of one sort, by node."""

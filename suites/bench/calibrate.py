@@ -31,7 +31,8 @@ from pathlib import Path
 import msgspec
 
 import chaosspot
-from chaosspot import content, trainers
+from chaosspot import content, schedule, trainers
+from chaosspot.conductor import unsuited
 from chaosspot.oracles import ORACLES
 from chaosspot.verdict import Outcome
 
@@ -129,8 +130,14 @@ def cases(sick: Iterable[str]) -> list[Case]:
 
 
 def catalogue(trainer: str) -> list[Case]:
-    limits = {limit.schedule for limit in trainers.load(trainer).limit}
-    names = [name for name in content.names("faults") if name not in limits]
+    """The schedules that can be made to the trainer and that it is not limited by."""
+    known = trainers.load(trainer)
+    limits = {limit.schedule for limit in known.limit}
+    names = [
+        name
+        for name in content.names("faults")
+        if name not in limits and not unsuited(schedule.load(name)[1], known)
+    ]
     return [Case(trainer=trainer, schedule=name) for name in names]
 
 

@@ -59,6 +59,7 @@ def test_the_healthy_trainer_passes(attack: Attack, name: str) -> None:
     assert all(commit.digest == twin[step].digest for step, commit in lineage.items())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", content.names("suites/sick"))
 def test_each_sick_trainer_fails_by_the_finding_it_names(attack: Attack, name: str) -> None:
     trainer = trainers.load(name)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from chaosspot import content, trainers
+from chaosspot import content, schedule, trainers
 from chaosspot.verdict import Outcome
 
 SCRIPT = Path(__file__).resolve().parents[2] / "suites" / "bench" / "calibrate.py"
@@ -97,13 +97,25 @@ def test_every_sick_trainer_and_each_healthy_pair_is_a_case_once(calibrate: Modu
     assert [case.trainer for case in listed if case.finding] == sick
     healthy = [(case.trainer, case.schedule) for case in listed if not case.finding]
     assert len(healthy) == len(set(healthy))
-    assert {trainer for trainer, _ in healthy} == {"minimal", "script", "solo"}
+    assert {trainer for trainer, _ in healthy} == {
+        "bucket",
+        "minimal",
+        "script",
+        "sharded",
+        "solo",
+    }
 
 
 def test_a_healthy_trainer_is_attacked_by_all_it_is_not_limited_by(calibrate: ModuleType) -> None:
     listed = calibrate.catalogue("minimal")
     schedules = {case.schedule for case in listed}
     limits = {limit.schedule for limit in trainers.load("minimal").limit}
-    assert schedules | limits == set(content.names("faults"))
+    unsuited = {
+        name
+        for name in content.names("faults")
+        if schedule.load(name)[1].cluster.store != "directory"
+    }
+    assert schedules | limits | unsuited == set(content.names("faults"))
+    assert not schedules & unsuited
     assert not schedules & limits
     assert all(case.trainer == "minimal" and not case.finding for case in listed)

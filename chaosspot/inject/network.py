@@ -1,0 +1,27 @@
+"""A link of some nodes is bad for a while: toxics on the proxies that it goes through.
+
+It has had an effect on a node when one of them had something to do on a connection of its.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import anyio
+
+from chaosspot.inject.world import World
+from chaosspot.schedule import Network
+
+
+async def inject(fault: Network, names: Sequence[str], world: World) -> None:
+    since_t = time.monotonic()
+    everyone = fault.target is None
+    number = await world.links.impair(fault.link, None if everyone else names, fault.toxic)
+    try:
+        await anyio.sleep(fault.duration_s)
+    finally:
+        for name in world.links.struck(number):
+            world.effect(name, "impaired", t=since_t)
+        with anyio.CancelScope(shield=True):
+            await world.links.mend(number)

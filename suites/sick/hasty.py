@@ -1,0 +1,25 @@
+"""Puts the manifest of a checkpoint before what it lists.
+
+Planted bug: a kill between the two leaves a checkpoint that looks complete and is not.
+"""
+
+from __future__ import annotations
+
+import json
+
+from bucket import Bucket, main
+from minimal import hash8
+
+from chaosspot import probe
+
+
+class Hasty(Bucket):
+    def store_checkpoint(self, step: int, body: bytes) -> None:
+        manifest = {"step": step, "position": self.position, "sum": hash8(body)}
+        self.upload(self.manifest_key(step), json.dumps(manifest).encode())
+        probe.point("upload.before-manifest")
+        self.upload(self.state_key(step), body)
+
+
+if __name__ == "__main__":
+    main(Hasty)
