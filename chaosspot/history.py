@@ -159,6 +159,14 @@ class RunStart(Record, frozen=True, kw_only=True):
     seed: int
 
 
+class Proxied(Record, frozen=True, kw_only=True):
+    """What the links that faults impair go through, with its version."""
+
+    event = "run.proxy"
+    server: str
+    links: tuple[str, ...]
+
+
 class NodeUp(Record, frozen=True, kw_only=True):
     """A node's process tree was started; ``replaces`` names the node it stands in for."""
 

@@ -35,3 +35,16 @@ def test_the_reference_trainer_survives(name: str, tmp_path: Path) -> None:
         stored = [r for r in records if isinstance(r, h.Restore) and r.source == "store"]
         assert stored
         assert min(r.step for r in stored) > 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["store-corrupt-restore", "coordinator-cut"])
+def test_it_survives_a_bad_store_and_bad_links(name: str, tmp_path: Path) -> None:
+    verdict = chaosspot.attack(name, seed=2, runs=tmp_path)
+    assert verdict.outcome is Outcome.PASS, verdict.findings
+    records = h.read(Path(verdict.run) / "history.jsonl")
+    if name == "store-corrupt-restore":
+        flipped = {r.key for r in records if isinstance(r, h.StoreMisbehaved)}
+        restored = {r.step for r in records if isinstance(r, h.Restore) and r.source == "store"}
+        assert flipped
+        assert not {f"step-{step:010d}/state.safetensors" for step in restored} & flipped

@@ -32,6 +32,10 @@ def attack(
     store: Annotated[
         str | None, typer.Option(help="What outlives nodes: directory, or s3 (an object store).")
     ] = None,
+    proxy_backend: Annotated[
+        str,
+        typer.Option(help="What impaired links go through: embedded, real (Toxiproxy) or auto."),
+    ] = "embedded",
     nodes: Annotated[
         int | None, typer.Option(help="Worker nodes in all, instead of the schedule's.")
     ] = None,
@@ -72,6 +76,7 @@ def attack(
                     cluster=given["cluster"],
                     cloud=cast("schedule.Cloud | None", cloud),
                     store=cast("schedule.StoreKind | None", store),
+                    proxy_backend=proxy_backend,
                     nodes=nodes,
                     steps=steps,
                     runs=given["runs"],

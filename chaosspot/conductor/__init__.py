@@ -39,6 +39,7 @@ def attack(
     cluster: str = "processes",
     cloud: Cloud | None = None,
     store: StoreKind | None = None,
+    proxy_backend: str = "embedded",
     nodes: int | None = None,
     seed: int | None = None,
     steps: int | None = None,
@@ -56,6 +57,8 @@ def attack(
         cluster: the backend; ``processes``.
         cloud: whose metadata service nodes ask, instead of the schedule's cluster's.
         store: what outlives nodes, ``directory`` or ``s3``, instead of the schedule's cluster's.
+        proxy_backend: where links that a fault impairs go through: the ``embedded`` proxy, the
+            ``real`` toxiproxy-server, or ``auto``, which is the real one where there is one.
         nodes: worker nodes in all, instead of what the schedule's cluster says.
         seed: decides which nodes are hit and when; the schedule's, or chosen and recorded.
         steps: stop at this step even if not everything is decided.
@@ -80,6 +83,7 @@ def attack(
         cluster=cluster,
         cloud=cloud,
         store=store,
+        proxy_backend=proxy_backend,
         nodes=nodes,
         seed=seed,
         steps=steps,
@@ -100,6 +104,7 @@ async def attack_async(
     cluster: str = "processes",
     cloud: Cloud | None = None,
     store: StoreKind | None = None,
+    proxy_backend: str = "embedded",
     nodes: int | None = None,
     seed: int | None = None,
     steps: int | None = None,
@@ -114,6 +119,7 @@ async def attack_async(
         cluster=cluster,
         cloud=cloud,
         store=store,
+        proxy_backend=proxy_backend,
         nodes=nodes,
         seed=seed,
         steps=steps,

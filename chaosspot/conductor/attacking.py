@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -12,12 +13,14 @@ from chaosspot.cluster.processes import unsupported
 from chaosspot.conductor import rundir
 from chaosspot.conductor.feed import Feed
 from chaosspot.conductor.judging import GUARDIAN_DIED, judge_run
+from chaosspot.conductor.links import check_toxics
 from chaosspot.conductor.observer import Observer, Silent
 from chaosspot.conductor.rundir import LostError, RunError
 from chaosspot.conductor.settled import refuse, settled
 from chaosspot.conductor.stage import Stage
 from chaosspot.conductor.undisturbed import find_twins
 from chaosspot.schedule import Cloud, Schedule, StoreKind
+from chaosspot.services.proxy.backend import choose
 from chaosspot.trainers import Trainer
 from chaosspot.undo import Lease, heal_dead_runs, state
 from chaosspot.verdict import Verdict
@@ -46,6 +49,7 @@ class Attack:
         cluster: str,
         cloud: Cloud | None,
         store: StoreKind | None,
+        proxy_backend: str,
         nodes: int | None,
         seed: int | None,
         steps: int | None,
@@ -64,6 +68,8 @@ class Attack:
         self._runs = Path(runs)
         self._watcher: Observer = observer or Silent()
         self._plan = settled(schedule, cloud=cloud, store=store, nodes=nodes, seed=seed)
+        self._proxies = choose(proxy_backend, os.environ)
+        check_toxics(self._plan, own=self._proxies.real is None)
         refuse(self._name, self._plan, self._trainer, self._steps)
         if (lacking := unsupported(self._plan)) is not None:
             raise UnsupportedError(f"{self._name}: {lacking}")
@@ -120,6 +126,7 @@ class Attack:
             steps=self._steps,
             lease=lease,
             feed=feed,
+            proxies=self._proxies,
         )
         try:
             await stage.play()

@@ -8,6 +8,7 @@ import msgspec
 
 from chaosspot.schedule import Link, Network, Schedule, Toxic
 from chaosspot.services.proxy import ProxyControl, ProxyService
+from chaosspot.services.proxy.toxics import KINDS
 from chaosspot.services.proxy.values import toxic_of
 
 __all__ = ["Links", "check_toxics", "links_of"]
@@ -18,8 +19,8 @@ def links_of(schedule: Schedule) -> frozenset[Link]:
     return frozenset(fault.link for fault in schedule.fault if isinstance(fault, Network))
 
 
-def check_toxics(schedule: Schedule) -> None:
-    """Refuse toxics that no proxy knows.
+def check_toxics(schedule: Schedule, *, own: bool) -> None:
+    """Refuse toxics that no proxy knows, and without ``own`` those that Toxiproxy does not have.
 
     Raises:
         ValueError: with the fault, and the value.
@@ -35,6 +36,11 @@ def check_toxics(schedule: Schedule) -> None:
                 )
             except ValueError as error:
                 raise ValueError(f"fault[{index}].toxic: {error}") from error
+            if not own and KINDS[toxic.type].own:
+                raise ValueError(
+                    f"fault[{index}].toxic: type={toxic.type!r} is not Toxiproxy's: it needs the "
+                    "embedded proxy"
+                )
 
 
 class _Impairment(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from typing import get_args
 from msgspec.structs import replace
 
 from chaosspot import schedule as s
-from chaosspot.conductor.links import check_toxics, links_of
+from chaosspot.conductor.links import links_of
 from chaosspot.schedule import Cloud, Schedule, StoreKind
 from chaosspot.trainers import Trainer
 from chaosspot.words import CONTROL
@@ -28,7 +28,7 @@ def settled(
 
     Raises:
         FileError: it cannot be run.
-        ValueError: an unknown cloud, store or toxic, or too few nodes.
+        ValueError: an unknown cloud or store, or too few nodes.
     """
     if cloud is not None:
         if cloud not in get_args(Cloud):
@@ -44,7 +44,6 @@ def settled(
         seed = schedule.seed if schedule.seed is not None else secrets.randbelow(2**31)
     schedule = replace(schedule, seed=seed)
     schedule.check()
-    check_toxics(schedule)
     return schedule
 
 

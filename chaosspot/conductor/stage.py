@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 import tempfile
@@ -27,10 +28,10 @@ from chaosspot.conductor.tail import Tail
 from chaosspot.inject import inject
 from chaosspot.oracles import Evidence
 from chaosspot.services.metadata import MetadataService
-from chaosspot.services.proxy import ProxyService
+from chaosspot.services.proxy.backend import Choice, serving
 from chaosspot.store_misbehaviour import StoreMisbehaviourKind
 from chaosspot.trainers import Trainer
-from chaosspot.undo import Directory, Lease
+from chaosspot.undo import Directory, Lease, procfs
 
 __all__ = ["Stage", "StartError"]
 
@@ -53,6 +54,7 @@ class Stage:
         steps: int | None,
         lease: Lease,
         feed: Feed,
+        proxies: Choice | None = None,
     ) -> None:
         self._folder = folder
         self._schedule = schedule
@@ -62,6 +64,7 @@ class Stage:
         self._steps = steps
         self._lease = lease
         self._feed = feed
+        self._proxies = proxies or Choice()
         self._delays_s = [s.delay(fault, index, seed) for index, fault in enumerate(schedule.fault)]
         self._waiting = set(range(len(schedule.fault)))  # faults whose trigger has not come
         self._unhealed = set(self._waiting)  # faults that are not over
@@ -189,8 +192,12 @@ class Stage:
         if not impaired:
             yield Links(None, impaired)
             return
-        async with ProxyService(seed=self._seed) as proxies:
-            yield Links(proxies, impaired)
+        log = self._folder / "logs" / "proxy.log"
+        environ = {**os.environ, procfs.RUN: self._lease.id}  # by which a leftover is found
+        running = serving(self._proxies, environ=environ, seed=self._seed, log=log)
+        async with running as (control, server):
+            self._feed.note(h.Proxied, server=server, links=tuple(sorted(impaired)))
+            yield Links(control, impaired)
 
     async def _heed_guardian(self) -> None:
         """End the run when its guardian dies: nothing that it did would be undone for certain."""

@@ -100,6 +100,7 @@ class Storage:
 
     async def _look(self) -> None:
         """Record what is in the store now, read past all that may misbehave."""
+        self._service.check()
         reader = self._service.reader
         sums = {
             _within(each.key): (await reader.sha256(each.key))[1]

@@ -90,8 +90,12 @@ def _figures(verdict: Verdict) -> str:
         f"rework {_amount(measured.get('rework_steps'), 'steps')}, "
         f"goodput {_share(measured.get('goodput'))} "
         f"of {_amount(measured.get('billed_node_s'), 'node-seconds')}, "
-        f"{count(measured.get('steps', 0), 'step')}"
+        f"{count(measured.get('steps', 0), 'step')}{_soft(measured.get('soft_errors'))}"
     )
+
+
+def _soft(errors: int | None) -> str:
+    return f", {count(errors, 'soft error')} that training went on without" if errors else ""
 
 
 def _coloured(outcome: Outcome) -> str:
