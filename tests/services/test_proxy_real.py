@@ -3,42 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import stat
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
 import pytest
 from proxied import running, serving_api
+from standing_in import SERVER, program
 from waiting import until
 
 from chaosspot.services.proxy import ProxyError, ProxyService, real
 from chaosspot.services.proxy.backend import choose, serving
 from chaosspot.services.proxy.client import BackendError
-
-HEAD = f"#!{sys.executable}\n"
-SERVER = (
-    HEAD
-    + """
-import asyncio, sys
-from chaosspot.services.proxy.serve import Options, serve
-given = dict(zip([word.lstrip("-") for word in sys.argv[1::2]], sys.argv[2::2]))
-assert sorted(given) == ["host", "port", "seed"], given
-options = Options(host=given["host"], port=int(given["port"]), seed=int(given["seed"]))
-asyncio.run(serve(options, write=print))
-"""
-)
-
-
-def program(folder: Path, text: str) -> Mapping[str, str]:
-    """An environment with that program on its PATH as toxiproxy-server."""
-    found = folder / real.PROGRAM
-    found.write_text(text)
-    found.chmod(found.stat().st_mode | stat.S_IXUSR)
-    return {**os.environ, "PATH": str(folder)}
 
 
 def children() -> list[psutil.Process]:
