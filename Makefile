@@ -13,8 +13,8 @@ attack: $(READY) ## attack the reference trainer: 4 workers in 2 zones, 3 schedu
 test: $(READY) ## all tests but those that have a target of their own: long, wheel, gpu
 	$(BIN)/python -m pytest -n 4 --dist worksteal -m 'not long and not wheel'
 
-long: $(READY) ## whole attacks: the reference trainer, the sick ones, three clouds; and real clients
-	$(BIN)/python -m pytest -n 6 --dist worksteal -m 'long or conformance or parity' tests suites
+long: $(READY) ## whole attacks on all trainers, real clients, and all of it from the wheel
+	$(BIN)/python -m pytest -n 6 --dist loadgroup -m 'long or conformance or parity or wheel' tests suites
 
 wheel: $(READY) ## the wheel, built and used in an empty environment
 	$(BIN)/python -m pytest -m wheel

@@ -14,8 +14,15 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest first, so that the other workers do not wait for them at the end."""
-    items.sort(key=lambda item: item.path.name != "test_reference.py")
+    """The longest first, so that the other workers do not wait for them at the end.
+
+    Those of the wheel share an environment that takes a minute to make: one worker has them all.
+    """
+    first = ["test_tutorial.py", "test_wheel.py", "test_reference.py", "test_clouds_attacks.py"]
+    items.sort(key=lambda i: first.index(i.path.name) if i.path.name in first else len(first))
+    for item in items:
+        if item.get_closest_marker("wheel"):
+            item.add_marker(pytest.mark.xdist_group("wheel"))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -11,15 +11,10 @@ from chaosspot import history as h
 from chaosspot.oracles.lineage import Lineage
 from chaosspot.verdict import Outcome
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
-
-_LONG = [
-    pytest.param(name, marks=pytest.mark.long)
-    for name in ("spot-notice", "zone-loss", "everyone-gone")
-]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 
-@pytest.mark.parametrize("name", ["sudden-kill", *_LONG])
+@pytest.mark.parametrize("name", ["spot-notice", "sudden-kill", "zone-loss", "everyone-gone"])
 def test_the_reference_trainer_survives(name: str, tmp_path: Path) -> None:
     verdict = chaosspot.attack(name, nodes=4, seed=2, runs=tmp_path)
     assert verdict.outcome is Outcome.PASS, verdict.findings
@@ -37,7 +32,6 @@ def test_the_reference_trainer_survives(name: str, tmp_path: Path) -> None:
         assert min(r.step for r in stored) > 0
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", ["store-corrupt-restore", "coordinator-cut"])
 def test_it_survives_a_bad_store_and_bad_links(name: str, tmp_path: Path) -> None:
     verdict = chaosspot.attack(name, seed=2, runs=tmp_path)

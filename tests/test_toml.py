@@ -11,7 +11,10 @@ from chaosspot.schedule import Schedule
 from chaosspot.toml import FileError
 from chaosspot.trainers import Trainer
 
-KINDS = "valid: kill, terminate, notice, kill-child, pause, hold, disk-full, grow, misbehave"
+KINDS = (
+    "valid: kill, terminate, notice, kill-child, pause, hold, disk-full, grow, misbehave, "
+    "object-store, network"
+)
 FAULT = "[[fault]]\non = { at_s = 1.0 }\n"
 
 
