@@ -1,8 +1,8 @@
-"""Clients of S3 against our store, with 200 MB: ``pytest suites/test_s3_clients.py``.
+"""Clients of S3 through proxy and layer, with 200 MB: ``pytest suites/test_s3_clients.py``.
 
 Each client runs unmodified in a process of its own, and nothing but the environment that the
-service gives out leads it there. What it stored is compared with what moto holds, read past the
-layer; what it read with what it stored.
+service gives out leads it to a proxy, and on to the store. What it stored is compared with what
+moto holds, read past both; what it read with what it stored.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
+from chaosspot.services.proxy import ProxyService
 from chaosspot.services.s3 import S3Service
 
 CLIENTS = ("boto3", "s3transfer", "obstore")
@@ -92,10 +94,12 @@ def versions(request: pytest.FixtureRequest) -> None:
             reporter.write_line(f"\nclients: {found}")
 
 
-async def says(program: str, service: S3Service) -> Any:
+async def says(program: str, service: S3Service, address: str) -> Any:
+    """What the program prints, which finds the store at ``address``."""
     plain = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
     nowhere = dict.fromkeys(("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"), os.devnull)
-    own = {"HOME": "/nonexistent", **nowhere, **service.environment("node-0")}
+    given = service.environment("node-0", endpoint=f"http://{address}")
+    own = {"HOME": "/nonexistent", **nowhere, **given}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", BEGIN + program),
         env={**plain, **own},
@@ -126,11 +130,14 @@ def peak_bytes() -> int:
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_200_mb_byte_for_byte(program: str) -> None:
     async def main() -> None:
-        async with S3Service() as service:
+        async with S3Service() as service, ProxyService() as proxies:
+            upstream = urlsplit(service.endpoint).netloc
+            proxy = await proxies.create("store", upstream=upstream)
             forget_peak()
             before_bytes = peak_bytes()
-            told = await says(PROGRAMS[program], service)
+            told = await says(PROGRAMS[program], service, proxy.listen)
             grown_bytes = peak_bytes() - before_bytes
+            assert proxies.traffic("store").upstream_bytes > SIZE_BYTES
             assert service.requests("node-0") >= 2
             assert await service.reader.uploads() == ()
             stored = await service.reader.read("k")

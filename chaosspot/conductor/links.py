@@ -64,8 +64,11 @@ class Links:
         if link not in self._links:
             return upstream
         name = _name(node, link)
-        if node in self._laid[link]:
-            return (await self._proxies.proxy(name)).listen
+        if node in self._laid[link]:  # it was started again; what it is led to may have moved
+            laid = await self._proxies.proxy(name)
+            if laid.upstream != upstream:
+                laid = await self._proxies.update(name, upstream=upstream)
+            return laid.listen
         host = upstream.rpartition(":")[0]
         laid = await self._proxies.create(name, upstream=upstream, listen=f"{host}:0")
         self._laid[link].append(node)

@@ -59,8 +59,7 @@ class Storage:
 
     def environment(self, node: str, address: str) -> dict[str, str]:
         """What leads that node's clients to ``address``, where the store is reached."""
-        found = self._service.environment(node, environ={})
-        return {**found, "AWS_ENDPOINT_URL_S3": f"http://{address}"}
+        return self._service.environment(node, environ={}, endpoint=f"http://{address}")
 
     def misbehave(self, how: StoreMisbehaviourKind, fault: int) -> int:
         number = self._service.misbehave(how)
