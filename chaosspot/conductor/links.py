@@ -87,11 +87,13 @@ class Links:
             await self._poison(node, number, impairment)
         return number
 
-    def struck(self, number: int) -> list[str]:
+    def struck(self, number: int, *, cuts: bool) -> list[str]:
         impairment = self._active[number]
         toxics = {_toxic(number, place) for place in range(len(impairment.toxics))}
         return [
-            node for node in self._of(impairment) if self._did(_name(node, impairment.link), toxics)
+            node
+            for node in self._of(impairment)
+            if self._did(_name(node, impairment.link), toxics, cuts)
         ]
 
     async def mend(self, number: int) -> None:
@@ -123,12 +125,12 @@ class Links:
                 attributes=toxic.attributes,
             )
 
-    def _did(self, proxy: str, toxics: set[str]) -> bool:
+    def _did(self, proxy: str, toxics: set[str], cuts: bool) -> bool:
         """Whether one of them had something to do; the real server does not tell."""
         if not isinstance(self._control, ProxyService):
             return True
-        struck = self._control.traffic(proxy).struck
-        return any(struck.get(toxic) for toxic in toxics)
+        traffic = self._control.traffic(proxy)
+        return any(traffic.struck.get(toxic) for toxic in toxics) or (cuts and traffic.open > 0)
 
 
 def _name(node: str, link: Link) -> str:

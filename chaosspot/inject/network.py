@@ -1,6 +1,7 @@
 """A link of some nodes is bad for a while: toxics on the proxies that it goes through.
 
-It has had an effect on a node when one of them had something to do on a connection of its.
+It has had an effect on a node when one of them had something to do on a connection of its; where
+nothing can pass, when it has a connection at all.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ async def inject(fault: Network, names: Sequence[str], world: World) -> None:
     try:
         await anyio.sleep(fault.duration_s)
     finally:
-        for name in world.links.struck(number):
+        for name in world.links.struck(number, cuts=fault.cuts):
             world.effect(name, "impaired", t=since_t)
         with anyio.CancelScope(shield=True):
             await world.links.mend(number)

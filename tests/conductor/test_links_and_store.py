@@ -93,7 +93,7 @@ def test_what_happens_in_the_store_is_recorded_and_held_against_what_is_said(
     refused = ObjectStore(
         on=Trigger(at_step=11), how=m.Failure(operations=("put",), nodes="node-0"), duration_s=1.0
     )
-    kill = Kill(on=Trigger(at_step=40), replace_after_s=0.2)
+    kill = Kill(on=Trigger(at_step=42), replace_after_s=0.2)
     verdict = attack(schedule=stored(1, refused, kill), trainer="bucket")
     assert verdict.outcome is Outcome.PASS, verdict.findings
     assert outcomes(verdict)["durability"] is Outcome.PASS
