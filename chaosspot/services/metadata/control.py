@@ -18,15 +18,14 @@ POST /tokens/kill           {"nodes"}: every token there is becomes an unknown o
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import msgspec
 from aiohttp import web
 
 from chaosspot.misbehaviour import MisbehaviourKind
-from chaosspot.services.metadata.listener import Listener
 from chaosspot.services.metadata.server import MetadataService
+from chaosspot.services.served import Served
 
 __all__ = ["Control"]
 
@@ -56,35 +55,12 @@ class _NotSo(Exception):
     """Another method is needed."""
 
 
-class Control:
+class Control(Served):
     """Serves the control of ``service``; use with ``async with`` inside that of the service."""
 
     def __init__(self, service: MetadataService, *, host: str = "127.0.0.1", port: int = 0) -> None:
         self._service = service
-        self._address = (host, port)
-        self._listener = Listener(self._answer, resets=lambda: False)
-
-    @property
-    def endpoint(self) -> str:
-        """The base URL."""
-        return self._listener.endpoint
-
-    async def __aenter__(self) -> Self:
-        """Listen.
-
-        Raises:
-            OSError: the address cannot be bound.
-        """
-        await self._listener.open(*self._address)
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._listener.close()
+        super().__init__(self._answer, host=host, port=port)
 
     async def _answer(self, received: web.BaseRequest) -> web.StreamResponse:
         if "Origin" in received.headers:  # a page in somebody's browser

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from aiohttp import web
 
-from chaosspot.services.metadata.listener import Listener, cut, for_ever
+from chaosspot.services.listener import Listener, cut, for_ever
 from chaosspot.services.metadata.misbehaving import (
     Active,
     Plan,

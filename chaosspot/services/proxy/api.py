@@ -9,20 +9,19 @@ import asyncio
 import re
 import secrets
 from collections.abc import Awaitable, Callable
-from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 import msgspec
 from aiohttp import web
 
-from chaosspot.services.metadata.listener import Listener
 from chaosspot.services.proxy import gojson
 from chaosspot.services.proxy.collection import Asked
 from chaosspot.services.proxy.gojson import Object
 from chaosspot.services.proxy.service import ProxyService
 from chaosspot.services.proxy.toxics import KINDS, Attributes
 from chaosspot.services.proxy.values import Proxy, ProxyError, Toxic
+from chaosspot.services.served import Served
 
 __all__ = ["VERSION", "Api"]
 
@@ -35,7 +34,7 @@ _JSON = "application/json"
 _Acts: TypeAlias = dict[str, Callable[..., Awaitable[web.Response]]]
 
 
-class Api:
+class Api(Served):
     """Serves the API of ``service``; use with ``async with`` inside that of the service.
 
     Args:
@@ -51,31 +50,8 @@ class Api:
         metrics: bool = False,
     ) -> None:
         self._service = service
-        self._address = (host, port)
         self._metrics = metrics
-        self._listener = Listener(self._answer, resets=lambda: False)
-
-    @property
-    def endpoint(self) -> str:
-        """The base URL."""
-        return self._listener.endpoint
-
-    async def __aenter__(self) -> Self:
-        """Listen.
-
-        Raises:
-            OSError: the address cannot be bound.
-        """
-        await self._listener.open(*self._address)
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._listener.close()
+        super().__init__(self._answer, host=host, port=port)
 
     # --- HTTP ---------------------------------------------------------------------------------
 

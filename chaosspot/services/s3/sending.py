@@ -13,7 +13,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from chaosspot import store_misbehaviour as m
-from chaosspot.services.metadata.listener import for_ever
+from chaosspot.services.listener import for_ever
 from chaosspot.services.s3.exchange import Exchange
 from chaosspot.services.s3.misbehaving import Strike
 from chaosspot.services.s3.upstream import NoAnswerError, pieces_of

@@ -17,7 +17,7 @@ from xml.sax.saxutils import escape
 
 from aiohttp import web
 
-from chaosspot.services.metadata.listener import Listener
+from chaosspot.services.listener import Listener
 from chaosspot.services.s3.asked import read
 from chaosspot.services.s3.changes import Change
 from chaosspot.services.s3.commits import Commits
