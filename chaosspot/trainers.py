@@ -108,9 +108,10 @@ class InObjectStore(Value, frozen=True, kw_only=True):
     """A trainer that takes ``CHAOSSPOT_STORE = s3://BUCKET/PREFIX`` as well as a directory.
 
     ``complete``: a pattern of the keys that make what lies beside them a snapshot as soon as they
-    are there, such as ``step-*/manifest.json``.
+    are there, such as ``step-*/manifest.json``. ``required``: it can do with nothing else.
     """
 
+    required: bool = False
     complete: Annotated[str, Meta(min_length=1)] | None = None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
+import anyio
 import msgspec
 
 from chaosspot.schedule import Link, Network, Schedule, Toxic
@@ -58,11 +59,16 @@ class Links:
         self._laid: dict[Link, list[str]] = {link: [] for link in impaired}
         self._active: dict[int, _Impairment] = {}
         self._last = 0
+        self._one_at_a_time = anyio.Lock()  # a node may come while a link is being impaired
 
     async def lay(self, node: str, link: Link, upstream: str) -> str:
         """The HOST:PORT by which that node is to reach ``upstream`` over that link."""
         if link not in self._links:
             return upstream
+        async with self._one_at_a_time:
+            return await self._lay(node, link, upstream)
+
+    async def _lay(self, node: str, link: Link, upstream: str) -> str:
         name = _name(node, link)
         if node in self._laid[link]:  # it was started again; what it is led to may have moved
             laid = await self._proxies.proxy(name)
@@ -82,9 +88,10 @@ class Links:
         number = self._last
         only = None if names is None else frozenset(names)
         impairment = _Impairment(link=link, names=only, toxics=tuple(toxics))
-        self._active[number] = impairment
-        for node in self._of(impairment):
-            await self._poison(node, number, impairment)
+        async with self._one_at_a_time:
+            self._active[number] = impairment
+            for node in self._of(impairment):
+                await self._poison(node, number, impairment)
         return number
 
     def struck(self, number: int, *, cuts: bool) -> list[str]:
@@ -97,12 +104,12 @@ class Links:
         ]
 
     async def mend(self, number: int) -> None:
-        impairment = self._active.pop(number)
-        for node in self._of(impairment):
-            for place in range(len(impairment.toxics)):
-                await self._proxies.remove_toxic(
-                    _name(node, impairment.link), _toxic(number, place)
-                )
+        async with self._one_at_a_time:
+            impairment = self._active.pop(number)
+            for node in self._of(impairment):
+                proxy = _name(node, impairment.link)
+                for place in range(len(impairment.toxics)):
+                    await self._proxies.remove_toxic(proxy, _toxic(number, place))
 
     @property
     def _proxies(self) -> ProxyControl:

@@ -53,7 +53,10 @@ class UnsuitedError(ValueError):
 
 def unsuited(plan: Schedule, trainer: Trainer) -> str:
     """Why the schedule's faults cannot be made to this trainer; empty if they can."""
-    if plan.cluster.store != "directory" and trainer.object_store is None:
+    in_objects = trainer.object_store
+    if plan.cluster.store == "directory" and in_objects is not None and in_objects.required:
+        return f"{trainer.name} keeps its state in an object store alone: store = 's3' is needed"
+    if plan.cluster.store != "directory" and in_objects is None:
         return (
             f"store = {plan.cluster.store!r}, but {trainer.name} keeps its state in a directory "
             "(a description with [object_store] says that it can do otherwise)"

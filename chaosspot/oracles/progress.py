@@ -13,8 +13,8 @@ NAME = "progress"
 
 
 def check(evidence: Evidence) -> Iterator[Finding]:
-    """Fail when no step begun after a loss was committed, or training never got beyond the step
-    it had reached before; unknown when it never ran."""
+    """Fail when no step begun after a loss was committed, when training never got beyond the step
+    it had reached before, or when it stopped later for good; unknown when it never ran."""
     if not evidence.commits:
         yield Finding(
             oracle=NAME,
@@ -35,6 +35,32 @@ def check(evidence: Evidence) -> Iterator[Finding]:
         )
     for loss in losses:
         yield _after(loss, evidence)
+    yield from _stopped(evidence)
+
+
+def _stopped(evidence: Evidence) -> Iterator[Finding]:
+    """Training came back from every loss, and then no commit came in the time the trainer allows
+    itself (``timeouts.stall_s``), though there were workers enough."""
+    losses, stop = evidence.episodes, evidence.stop
+    stalled = stop is not None and stop.reason == "stall timeout"
+    if not losses or not stalled or any(loss.recovered is None for loss in losses):
+        return
+    if len(evidence.able_workers(evidence.end_t)) < evidence.trainer.min_nodes:
+        return
+    last = evidence.commits[-1]
+    yield Finding(
+        oracle=NAME,
+        outcome=Outcome.FAIL,
+        message=(
+            f"step {last.step} is the last, committed {evidence.end_t - last.t:.1f} s before the "
+            "end: training had come back, and stopped"
+        ),
+        bound=evidence.trainer.timeouts.stall_s,
+        measured=evidence.end_t - last.t,
+        unit="s",
+        fault=losses[-1].faults[-1],
+        evidence=(last.seq,),
+    )
 
 
 def _after(loss: Episode, evidence: Evidence) -> Finding:

@@ -25,8 +25,9 @@ _NO_LINGER = struct.pack("ii", 1, 0)  # closing sends a reset
 
 
 def _worth_telling(record: logging.LogRecord) -> bool:
-    """Broken requests are the client's matter: they are answered with 400 and not logged."""
-    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+    """Broken requests are the client's matter, and so is who does not wait for an answer."""
+    of_client = (HttpProcessingError, ConnectionResetError)
+    return not (record.exc_info and isinstance(record.exc_info[1], of_client))
 
 
 _log = logging.getLogger(__name__)

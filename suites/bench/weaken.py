@@ -122,6 +122,7 @@ MUTANTS: dict[str, list[tuple[str, str]]] = {
         ("if loss.recovered is None:", "if False:"),
         ("if loss.caught_up is None:", "if False:"),
         ("if not evidence.commits:", "if False:"),
+        ("if not losses or not stalled or", "if True or"),
     ],
     "recovery": [
         ("late = measured > bound", "late = measured > bound + 1"),

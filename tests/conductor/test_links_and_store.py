@@ -142,6 +142,7 @@ def toxic(**fields: Any) -> Network:
         (toxic(type="latency"), {"proxy_backend": "other"}, "'other'"),
         (toxic(type="latency"), {"trainer": "solo"}, "solo has no coordinator"),
         (toxic(type="latency"), {"store": "nfs"}, "store = 'nfs'"),
+        (Kill(on=SOON), {"trainer": "bucket"}, "store = 's3' is needed"),
         (Kill(on=SOON), {"store": "s3"}, "minimal keeps its state in a directory"),
         (Network(on=SOON, link="store", toxic=(SLOW,)), {}, "needs cluster.store = 's3'"),
         (ObjectStore(on=SOON, how=m.Denied()), {}, "needs cluster.store = 's3'"),

@@ -108,6 +108,34 @@ def test_repeating_old_steps_without_ever_passing_them_is_no_progress(
     assert outcome("progress", ended(story, reason=reason).evidence(KILL)) is expected
 
 
+@pytest.mark.parametrize(
+    ("reason", "min_nodes", "expected"),
+    [
+        ("stall timeout", 1, Outcome.FAIL),
+        ("stall timeout", 2, Outcome.PASS),  # one is left: it wants for capacity
+        ("interrupted", 1, Outcome.PASS),
+        ("decided", 1, Outcome.PASS),
+    ],
+)
+def test_who_comes_back_and_then_stops_for_good_has_not_survived(
+    reason: str, min_nodes: int, expected: Outcome
+) -> None:
+    story = loss()
+    if min_nodes == 2:
+        story = undisturbed(5)
+        story.up(5.05, "node-2")
+        story.kill(5.1, "node-1")
+        story.step(7.0, 6, "node-0", "node-2", generation=2)
+        story.gone(8.0, "node-2")
+    evidence = ended(story, reason=reason).evidence(KILL, min_nodes=min_nodes)
+    assert outcome("progress", evidence) is expected
+
+
+def test_a_stall_that_no_fault_came_before_says_nothing_of_faults() -> None:
+    evidence = ended(undisturbed(5), reason="stall timeout").evidence()
+    assert outcome("progress", evidence) is Outcome.PASS
+
+
 # recovery
 
 
