@@ -115,11 +115,20 @@ class Fault(Value, frozen=True, kw_only=True, tag_field="kind"):
     """
 
     kind: ClassVar[str]
+    TAKES_NODES: ClassVar[bool] = False
     on: Trigger
     target: Target | None = None
     replace_after_s: Seconds | None = None
     start_delay_s: Seconds = 0.0
     resolved: Resolved | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.TAKES_NODES and (self.replace_after_s is not None or self.start_delay_s):
+            raise ValueError(
+                f"replace_after_s and start_delay_s have no meaning with kind = {self.kind!r}, "
+                "which takes no node"
+            )
 
 
 class Kill(Fault, frozen=True, kw_only=True, tag="kill"):
@@ -130,6 +139,7 @@ class Kill(Fault, frozen=True, kw_only=True, tag="kill"):
     """
 
     kind = "kill"
+    TAKES_NODES = True
     keep_flash: bool = False
 
 
@@ -140,6 +150,7 @@ class Terminate(Fault, frozen=True, kw_only=True, tag="terminate"):
     """
 
     kind = "terminate"
+    TAKES_NODES = True
     grace_s: Seconds = 30.0
     scope: Literal["tree", "main"] = "tree"
 
@@ -201,6 +212,7 @@ class Notice(Fault, frozen=True, kw_only=True, tag="notice"):
     """
 
     kind = "notice"
+    TAKES_NODES = True
     lead_s: Seconds = 120.0
     kill_after_s: Seconds | None = None
     withdraw_after_s: Seconds | None = None

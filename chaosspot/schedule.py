@@ -123,6 +123,9 @@ class Schedule(Value, frozen=True, kw_only=True):
             through = isinstance(fault, Network) and fault.link == "store"
             if (through or isinstance(fault, ObjectStore)) and self.cluster.store != "s3":
                 raise FileError(f"fault[{index}]: {fault.kind} needs cluster.store = 's3'")
+            if isinstance(fault, Network | Misbehave) and target and target.role != "worker":
+                role = f"fault[{index}].target.role = {target.role!r}"
+                raise FileError(f"{role}: a {fault.kind} fault is of workers")
             if isinstance(fault, Misbehave):
                 _check_cloud(fault, index, self.cluster.cloud)
             if target is None:

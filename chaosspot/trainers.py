@@ -181,7 +181,8 @@ class Limit(Value, frozen=True, kw_only=True):
 class Trainer(Value, frozen=True, kw_only=True):
     """What is attacked.
 
-    ``restarts``: how often a node whose trainer ended with an error starts it again, on the same
+    ``max_nodes``: more would each do the same work, over one another's checkpoints. ``restarts``:
+    how often a node whose trainer ended with an error starts it again, on the same
     flash, as an agent or an operator would.
     """
 
@@ -190,6 +191,7 @@ class Trainer(Value, frozen=True, kw_only=True):
     command: Annotated[tuple[str, ...], Meta(min_length=1)]
     ranks_per_node: Annotated[int, Meta(ge=1)] = 1
     min_nodes: Annotated[int, Meta(ge=1)] = 1
+    max_nodes: Annotated[int, Meta(ge=1)] | None = None
     restarts: Annotated[int, Meta(ge=0)] = 0
     python_path: tuple[str, ...] = ()
     environment: dict[str, str] = {}

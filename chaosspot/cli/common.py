@@ -57,6 +57,9 @@ class _Console(Console):
             self.on_broken_pipe()
 
 
+if sys.stdout is None:  # closed: what is found could not be told
+    sys.stderr.write("chaosspot: standard output is closed\n")
+    raise SystemExit(2)
 out = _Console(width=None if sys.stdout.isatty() else 140)
 err = _Console(stderr=True)
 

@@ -58,6 +58,7 @@ class Links:
         self._links = frozenset(impaired)
         self._laid: dict[Link, list[str]] = {link: [] for link in impaired}
         self._active: dict[int, _Impairment] = {}
+        self._passed: dict[tuple[int, str], int] = {}  # bytes before, by number and node
         self._last = 0
         self._one_at_a_time = anyio.Lock()  # a node may come while a link is being impaired
 
@@ -97,11 +98,7 @@ class Links:
     def struck(self, number: int, *, cuts: bool) -> list[str]:
         impairment = self._active[number]
         toxics = {_toxic(number, place) for place in range(len(impairment.toxics))}
-        return [
-            node
-            for node in self._of(impairment)
-            if self._did(_name(node, impairment.link), toxics, cuts)
-        ]
+        return [node for node in self._of(impairment) if self._did(node, number, toxics, cuts=cuts)]
 
     async def mend(self, number: int) -> None:
         async with self._one_at_a_time:
@@ -131,13 +128,21 @@ class Links:
                 toxicity=toxic.toxicity,
                 attributes=toxic.attributes,
             )
+        if isinstance(self._control, ProxyService):
+            traffic = self._control.traffic(_name(node, impairment.link))
+            passed = traffic.upstream_bytes + traffic.downstream_bytes
+            self._passed[number, node] = passed
 
-    def _did(self, proxy: str, toxics: set[str], cuts: bool) -> bool:
-        """Whether one of them had something to do; the real server does not tell."""
+    def _did(self, node: str, number: int, toxics: set[str], *, cuts: bool) -> bool:
+        """Whether one of them had something to do, or with ``cuts``, whether there is a connection
+        and nothing came over it; the real server does not tell."""
         if not isinstance(self._control, ProxyService):
             return True
-        traffic = self._control.traffic(proxy)
-        return any(traffic.struck.get(toxic) for toxic in toxics) or (cuts and traffic.open > 0)
+        traffic = self._control.traffic(_name(node, self._active[number].link))
+        if any(traffic.struck.get(toxic) for toxic in toxics):
+            return True
+        passed = traffic.upstream_bytes + traffic.downstream_bytes
+        return cuts and traffic.open > 0 and passed == self._passed.get((number, node))
 
 
 def _name(node: str, link: Link) -> str:

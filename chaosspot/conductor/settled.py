@@ -11,7 +11,7 @@ from chaosspot import schedule as s
 from chaosspot.conductor.links import links_of
 from chaosspot.schedule import Cloud, Schedule, StoreKind
 from chaosspot.trainers import Trainer
-from chaosspot.words import CONTROL
+from chaosspot.words import CONTROL, count
 
 __all__ = ["UnsuitedError", "refuse", "settled", "unsuited"]
 
@@ -53,6 +53,9 @@ class UnsuitedError(ValueError):
 
 def unsuited(plan: Schedule, trainer: Trainer) -> str:
     """Why the schedule's faults cannot be made to this trainer; empty if they can."""
+    nodes = len(plan.cluster.nodes())
+    if trainer.max_nodes is not None and nodes > trainer.max_nodes:
+        return f"{count(nodes, 'node')}, but {trainer.name} runs on {trainer.max_nodes} at most"
     in_objects = trainer.object_store
     if plan.cluster.store == "directory" and in_objects is not None and in_objects.required:
         return f"{trainer.name} keeps its state in an object store alone: store = 's3' is needed"

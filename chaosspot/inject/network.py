@@ -1,7 +1,7 @@
 """A link of some nodes is bad for a while: toxics on the proxies that it goes through.
 
 It has had an effect on a node when one of them had something to do on a connection of its; where
-nothing can pass, when it has a connection at all.
+nothing can pass, when it has a connection at all. Or when it was gone before either.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ async def inject(fault: Network, names: Sequence[str], world: World) -> None:
     try:
         await anyio.sleep(fault.duration_s)
     finally:
-        for name in world.links.struck(number, cuts=fault.cuts):
+        alive = {node.name for node in world.cluster.alive()}
+        gone = [name for name in names if name not in alive]
+        for name in dict.fromkeys([*world.links.struck(number, cuts=fault.cuts), *gone]):
             world.effect(name, "impaired", t=since_t)
         with anyio.CancelScope(shield=True):
             await world.links.mend(number)

@@ -19,7 +19,7 @@ def check(evidence: Evidence) -> Iterator[Finding]:
             oracle=NAME,
             outcome=Outcome.UNKNOWN if reason else Outcome.PASS,
             message=f"{view.spec.kind} {reason}" if reason else f"{view.spec.kind} hit {hit}",
-            measured=len(view.hit),
+            measured=len(set(view.nodes) & set(view.hit)),
             bound=len(view.nodes) or None,
             unit="nodes",
             fault=view.index,

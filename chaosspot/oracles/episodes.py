@@ -79,7 +79,7 @@ def _episode(evidence: Evidence, views: list[FaultView]) -> Episode:
     effect_t = max(v.effect_t or 0.0 for v in views)
     able = evidence.able_workers(effect_t) | _given_up(evidence, views, effect_t)
     needed = evidence.trainer.min_nodes
-    start_t = effect_t if len(able) >= needed else _capacity_t(evidence, effect_t, needed)
+    start_t = effect_t if len(able) >= needed else _capacity_t(evidence, views, effect_t)
     loss_t = min((v.effect_t or 0.0) for v in views)
     highest = max((c.step for c in evidence.commits if c.t <= loss_t), default=0)
     recovered = first_commit_after(evidence, effect_t)
@@ -153,8 +153,19 @@ def longest_gap_s(commits: tuple[h.Commit, ...], start_t: float, end_t: float) -
     return max((b - a for a, b in itertools.pairwise(window)), default=0.0)
 
 
-def _capacity_t(evidence: Evidence, after_t: float, needed: int) -> float | None:
-    """When enough workers were able again after ``after_t``; None while there are too few."""
+def _capacity_t(evidence: Evidence, views: list[FaultView], after_t: float) -> float | None:
+    """When enough workers were able again after ``after_t``; None while there are too few.
+
+    At the end, if those that the faults did not take have all given up.
+    """
+    needed = evidence.trainer.min_nodes
+
+    def enough(t: float) -> bool:
+        return len(evidence.able_workers(t) | _given_up(evidence, views, t)) >= needed
+
     changes = [*evidence.of(h.NodeUp), *evidence.of(h.FaultHealed)]
     times = sorted(record.t for record in changes if record.t > after_t)
-    return next((t for t in times if len(evidence.able_workers(t)) >= needed), None)
+    exited = evidence.stop is not None and evidence.stop.reason == "exited"
+    if exited and _given_up(evidence, views, evidence.end_t):
+        times.append(evidence.end_t)
+    return next((t for t in times if enough(t)), None)

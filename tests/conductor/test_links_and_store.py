@@ -129,6 +129,27 @@ def test_a_store_that_nobody_asks_in_vain_had_no_effect(attack: Attack) -> None:
     assert verdict.primary.oracle == "effect"
 
 
+@pytest.mark.parametrize(
+    "idle",
+    [
+        Toxic(type="noop"),
+        Toxic(type="latency"),
+        Toxic(type="latency", toxicity=0.0, attributes={"latency": 100}),
+        Toxic(type="corrupt", attributes={"every": 10**9}),
+        Toxic(type="limit_data", attributes={"bytes": 10**9}),
+        Toxic(type="reset_now", attributes={"timeout": 60_000}),
+        Toxic(type="half_close", stream="upstream"),
+    ],
+    ids=lambda toxic: f"{toxic.type}-{toxic.toxicity}",
+)
+def test_a_toxic_that_does_nothing_had_no_effect(idle: Toxic, attack: Attack) -> None:
+    verdict = attack(
+        Network(on=SOON, link="coordinator", toxic=(idle,), duration_s=0.5, cuts=True), nodes=2
+    )
+    assert verdict.outcome is Outcome.UNKNOWN, verdict.findings
+    assert outcomes(verdict)["effect"] is Outcome.UNKNOWN
+
+
 def toxic(**fields: Any) -> Network:
     return Network(on=SOON, link="coordinator", toxic=(Toxic(**fields),))
 
@@ -140,9 +161,15 @@ def toxic(**fields: Any) -> Network:
         (toxic(type="latency", attributes={"latncy": 1}), {}, "latncy"),
         (toxic(type="bandwidth", attributes={"rate": -1}), {}, "rate"),
         (toxic(type="latency"), {"proxy_backend": "other"}, "'other'"),
-        (toxic(type="latency"), {"trainer": "solo"}, "solo has no coordinator"),
+        (toxic(type="latency"), {"trainer": "solo", "nodes": 1}, "solo has no coordinator"),
         (toxic(type="latency"), {"store": "nfs"}, "store = 'nfs'"),
-        (Kill(on=SOON), {"trainer": "bucket"}, "store = 's3' is needed"),
+        (Kill(on=SOON), {"trainer": "bucket", "nodes": 1}, "store = 's3' is needed"),
+        (Kill(on=SOON), {"trainer": "solo"}, "4 nodes, but solo runs on 1 at most"),
+        (
+            Network(on=SOON, link="coordinator", toxic=(SLOW,), target=Target(role="coordinator")),
+            {},
+            "a network fault is of workers",
+        ),
         (Kill(on=SOON), {"store": "s3"}, "minimal keeps its state in a directory"),
         (Network(on=SOON, link="store", toxic=(SLOW,)), {}, "needs cluster.store = 's3'"),
         (ObjectStore(on=SOON, how=m.Denied()), {}, "needs cluster.store = 's3'"),
@@ -164,6 +191,11 @@ def test_toxiproxys_server_is_not_asked_for_what_it_does_not_have(
     own = Schedule(fault=(toxic(type="refuse"),))
     with pytest.raises(ValueError, match="type='refuse' is not Toxiproxy's"):
         real_attack(own, trainer="minimal", proxy_backend="real", runs=tmp_path / "runs")
+
+
+def test_what_takes_no_node_has_none_to_replace() -> None:
+    with pytest.raises(ValueError, match="no meaning with kind = 'network', which takes no node"):
+        Network(on=SOON, link="coordinator", toxic=(SLOW,), replace_after_s=1.0)
 
 
 @pytest.mark.parametrize(

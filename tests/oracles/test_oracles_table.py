@@ -8,7 +8,7 @@ from histories import KILL, NOTICE, Story, ended, loss, outcome, undisturbed
 from chaosspot import history as h
 from chaosspot.oracles import ORACLES, Evidence, judge
 from chaosspot.oracles.episodes import episodes
-from chaosspot.schedule import Expectation, Pause, Trigger
+from chaosspot.schedule import Expectation, Network, Pause, Toxic, Trigger
 from chaosspot.verdict import Outcome
 
 # progress
@@ -72,6 +72,24 @@ def test_who_fails_by_itself_because_of_a_fault_does_not_want_for_capacity(
     story.tell(h.FaultEffect, 5.2, "node-1", fault=0, what="gone")
     story.tell(h.FaultHealed, 5.2, fault=0)
     assert outcome("progress", ended(story).evidence(KILL)) is expected
+
+
+@pytest.mark.parametrize("healed", [True, False])
+def test_who_gives_up_while_a_link_is_cut_has_not_survived(healed: bool) -> None:
+    """Both end with an error before the link is whole again; the run may end with them."""
+    story = undisturbed(5)
+    story.tell(h.FaultInjected, 5.1, fault=0, kind="network", nodes=("node-0", "node-1"))
+    for node in ("node-0", "node-1"):
+        story.tell(h.FaultEffect, 5.1, node, fault=0, what="impaired")
+    for node in ("node-0", "node-1"):
+        story.gone(5.5, node, by_itself=True, code=1)
+    if healed:
+        story.tell(h.FaultHealed, 8.0, fault=0)
+    cut = Network(
+        on=Trigger(at_s=1.0), link="coordinator", toxic=(Toxic(type="timeout"),), cuts=True
+    )
+    evidence = ended(story, 9.0, reason="exited").evidence(cut)
+    assert outcome("progress", evidence) is Outcome.FAIL
 
 
 def test_a_trainer_without_begins_is_judged_by_its_second_commit() -> None:

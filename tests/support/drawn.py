@@ -57,8 +57,6 @@ targets = st.builds(
 common = {
     "on": triggers,
     "target": maybe(targets),
-    "replace_after_s": maybe(seconds),
-    "start_delay_s": seconds,
     "resolved": maybe(
         st.builds(
             Resolved,
@@ -69,6 +67,7 @@ common = {
         )
     ),
 }
+taking = {**common, "replace_after_s": maybe(seconds), "start_delay_s": seconds}
 misbehaviours = st.one_of(
     st.builds(Status, status=st.sampled_from([401, 503]), rate=st.floats(0.01, 1.0), paths=names),
     st.builds(Latency, delay_s=seconds, jitter_s=seconds, first=maybe(counts)),
@@ -89,9 +88,9 @@ toxics = st.builds(
     attributes=st.dictionaries(names, st.integers(0, 1 << 40), max_size=2),
 )
 faults: st.SearchStrategy[FaultKind] = st.one_of(
-    st.builds(Kill, keep_flash=st.booleans(), **common),
-    st.builds(Terminate, grace_s=seconds, scope=st.sampled_from(["tree", "main"]), **common),
-    st.builds(Notice, lead_s=seconds, shutdown_s=seconds, spares=st.booleans(), **common),
+    st.builds(Kill, keep_flash=st.booleans(), **taking),
+    st.builds(Terminate, grace_s=seconds, scope=st.sampled_from(["tree", "main"]), **taking),
+    st.builds(Notice, lead_s=seconds, shutdown_s=seconds, spares=st.booleans(), **taking),
     st.builds(KillChild, **common),
     st.builds(Pause, duration_s=seconds, **common),
     st.builds(

@@ -223,10 +223,10 @@ class Chain:
         moved = False
         while (answer := self._answer(stage, onward, capacity)) is not None:
             moved = True
-            if not stage.struck and answer is not Event.GIVEN:
+            ending = self._tell(stage, answer, onward)
+            if not stage.struck and _acted(answer, stage.ask, ending):
                 stage.struck = True
                 self._on_struck(stage.toxic.name)
-            ending = self._tell(stage, answer, onward)
             if ending is not None:
                 self._finish(stage, ending)
                 break
@@ -274,3 +274,17 @@ class Chain:
         onward.append(Event.END)
         del self._stages[: self._stages.index(stage) + 1]
         self._live = [other for other in self._stages if other.pipe is not None]
+
+
+def _acted(answer: Answer, ask: Ask, ending: Ending | None) -> bool:
+    """Whether a toxic did something: it did not give on at once, and as it was, what it was told.
+
+    ``ask`` is what it asked for next; ``ending`` is how it ended, if it did.
+    """
+    if answer is Event.DUE or ending is Ending.HALF:
+        return True
+    if not isinstance(answer, Chunk):
+        return False
+    given = ask.chunk if isinstance(ask, Give) else ask
+    same = given is answer or (isinstance(given, Chunk) and given == answer)
+    return ending is not None or not same
