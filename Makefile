@@ -14,7 +14,7 @@ test: $(READY) ## all tests but those that have a target of their own: long, whe
 	$(BIN)/python -m pytest -n 4 --dist worksteal -m 'not long and not wheel'
 
 long: $(READY) ## whole attacks on all trainers, real clients, and all of it from the wheel
-	$(BIN)/python -m pytest -n 10 --dist loadgroup -m 'long or conformance or parity or wheel' tests suites
+	$(BIN)/python -m pytest -n 6 --dist loadgroup -m 'long or conformance or parity or wheel' tests suites
 
 wheel: $(READY) ## the wheel, built and used in an empty environment
 	$(BIN)/python -m pytest -m wheel
