@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from waiting import until
 
 from chaosspot.cluster import Launch
 from chaosspot.cluster.processes import unsupported
@@ -186,6 +187,7 @@ async def test_a_flash_goes_with_a_tree_that_did_not_end_by_itself(
     async with cluster_in() as cluster:
         launch = replace(family.launch("node-0", "plain"), keep_flash=True)
         await cluster.start(make_node("node-0"), launch)
+        await until(lambda: len(family.alive()) == 1)
         (rank,) = family.alive()
         rank.parent().kill()  # its supervisor
         assert not (await cluster.gone("node-0")).by_itself
