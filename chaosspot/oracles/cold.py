@@ -44,10 +44,7 @@ def cold_starts(evidence: Evidence) -> tuple[ColdStart, ...]:
     durable: list[h.Snapshot] = []
     last: h.NodeGone | h.NodeRestart | None = None
     restores: list[h.Restore] = []
-    kinds = (h.NodeGone, h.NodeRestart, h.Snapshot, h.Restore, h.Commit)
-    for record in evidence.history:
-        if type(record) not in kinds:
-            continue
+    for record in evidence.of(h.NodeGone, h.NodeRestart, h.Snapshot, h.Restore, h.Commit):
         if isinstance(record, h.NodeGone | h.NodeRestart):
             left = {process for process in holders if process[0] != record.node}
             if holders and not left:

@@ -121,7 +121,7 @@ def first_commit_after(evidence: Evidence, t: float) -> h.Commit | None:
     """
     begun: dict[tuple[object, ...], float] = {}
     earlier: set[tuple[object, ...]] = set()
-    for record in evidence.history:
+    for record in evidence.of(h.Begin, h.Commit):
         if isinstance(record, h.Begin):
             begun[(*process_of(record), record.step, record.generation)] = record.t
         elif isinstance(record, h.Commit) and record.t > t:

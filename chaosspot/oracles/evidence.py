@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any, TypeVar
+from heapq import merge
+from typing import Any, TypeVar, overload
 
 from chaosspot import history as h
 from chaosspot.oracles.cold import ColdStart, cold_starts
@@ -28,6 +29,7 @@ from chaosspot.trainers import Promises, Trainer
 __all__ = ["Evidence", "FaultView"]
 
 R = TypeVar("R", bound=h.Record)
+S = TypeVar("S", bound=h.Record)
 
 
 # What a fault of each kind must have been seen to do to each of its nodes.
@@ -141,16 +143,27 @@ class Evidence:
     def promises(self) -> Promises:
         return self.trainer.promises
 
-    def of(self, kind: type[R]) -> Iterator[R]:
-        """The records of one kind, in order."""
-        return iter(self._by_kind.get(kind, ()))
+    @overload
+    def of(self, kind: type[R], /) -> Iterator[R]: ...
+
+    @overload
+    def of(self, kind: type[R], other: type[S], /) -> Iterator[R | S]: ...
+
+    @overload
+    def of(self, *kinds: type[h.Record]) -> Iterator[h.Record]: ...
+
+    def of(self, *kinds: type[h.Record]) -> Iterator[Any]:
+        """The records of these kinds, in order."""
+        places = [self._places[kind] for kind in kinds if kind in self._places]
+        return map(self.history.__getitem__, places[0] if len(places) == 1 else merge(*places))
 
     @cached_property
-    def _by_kind(self) -> dict[type[h.Record], list[Any]]:
-        kinds: dict[type[h.Record], list[Any]] = defaultdict(list)
-        for record in self.history:
-            kinds[type(record)].append(record)
-        return kinds
+    def _places(self) -> dict[type[h.Record], list[int]]:
+        """Where in the history the records of each kind are."""
+        places: dict[type[h.Record], list[int]] = defaultdict(list)
+        for place, record in enumerate(self.history):
+            places[type(record)].append(place)
+        return places
 
     @cached_property
     def told(self) -> dict[Process, list[h.Record]]:
@@ -178,9 +191,8 @@ class Evidence:
     @cached_property
     def _ends(self) -> dict[str, list[h.NodeGone | h.NodeRestart]]:
         ends: dict[str, list[h.NodeGone | h.NodeRestart]] = defaultdict(list)
-        for record in self.history:
-            if isinstance(record, h.NodeGone | h.NodeRestart):
-                ends[record.node].append(record)
+        for record in self.of(h.NodeGone, h.NodeRestart):
+            ends[record.node].append(record)
         return ends
 
     @cached_property
@@ -195,7 +207,7 @@ class Evidence:
     @cached_property
     def store(self) -> StoreLog:
         """What the object store held; empty where the run had none."""
-        return StoreLog(self.history)
+        return StoreLog(self.of(h.StorePut, h.StoreDelete, h.StoreUpload, h.StoreFound))
 
     @cached_property
     def cold_starts(self) -> tuple[ColdStart, ...]:
@@ -216,7 +228,7 @@ class Evidence:
     @cached_property
     def faults(self) -> tuple[FaultView, ...]:
         kinds = (h.FaultInjected, h.FaultMissed, h.FaultHealed, h.FaultEffect)
-        records = tuple(record for kind in kinds for record in self.of(kind))
+        records = tuple(self.of(*kinds))
         return tuple(
             FaultView(index, spec, records) for index, spec in enumerate(self.schedule.fault)
         )
@@ -266,6 +278,6 @@ class Evidence:
     def _ups_and_downs(self) -> tuple[h.NodeUp | h.NodeGone, ...]:
         return tuple(
             r
-            for r in self.history
-            if isinstance(r, h.NodeGone) or (isinstance(r, h.NodeUp) and r.role == "worker")
+            for r in self.of(h.NodeUp, h.NodeGone)
+            if isinstance(r, h.NodeGone) or r.role == "worker"
         )

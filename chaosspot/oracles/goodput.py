@@ -54,7 +54,7 @@ def lives_of(evidence: Evidence) -> dict[str, list[Span]]:
     """From when to when each worker was there, by node."""
     lives: dict[str, list[Span]] = defaultdict(list)
     up_t: dict[str, float] = {}
-    for record in evidence.history:
+    for record in evidence.of(h.NodeUp, h.NodeGone):
         if isinstance(record, h.NodeUp) and record.role == "worker":
             up_t[record.node] = record.t
         elif isinstance(record, h.NodeGone) and record.node in up_t:

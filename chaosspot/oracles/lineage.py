@@ -10,9 +10,10 @@ backwards by parent digests where they are reported, else by step and time.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from itertools import pairwise
+from operator import attrgetter
 
 from chaosspot import history as h
 
@@ -26,11 +27,10 @@ def key_of(record: h.Begin | h.Commit) -> tuple[int, int]:
     return (record.step, record.generation or 0)
 
 
-def process_of(record: h.Record) -> Process:
-    """Which process wrote a record: node, incarnation, rank, pid."""
-    return (record.node, record.incarnation, record.rank, record.pid)
+process_of: Callable[[h.Record], Process] = attrgetter("node", "incarnation", "rank", "pid")
+"""Which process wrote a record."""
 
-
+_OF_HARNESS = frozenset(h.EVENTS[name] for name in h.HARNESS)
 _MOST_HOLES = 1000  # a trainer may report any number as a step
 
 
@@ -165,10 +165,9 @@ class _Reader:
             for who in [process for process in self._born if process[0] == record.node]:
                 del self._born[who]
                 self._ended.setdefault(who, self._count)
-        elif "." not in kind.event:
+        elif kind not in _OF_HARNESS:
             who = process_of(record)
-            if who not in self._born:
-                self._born[who] = self._count
+            self._born.setdefault(who, self._count)
             if isinstance(record, h.Begin):
                 attempt = self._begin(who, key_of(record))
                 attempt.begins.append(record)

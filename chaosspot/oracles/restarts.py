@@ -40,7 +40,7 @@ def _rows(evidence: Evidence) -> Iterator[list[h.NodeGone | h.NodeRestart]]:
     """Failures in a row, up to each failure."""
     origin: dict[str, str] = {}  # of each node, the one that it stands in for in the end
     rows: dict[str, list[h.NodeGone | h.NodeRestart]] = {}
-    for record in evidence.history:
+    for record in evidence.of(h.Commit, h.NodeUp, h.NodeRestart, h.NodeGone):
         if isinstance(record, h.Commit):
             if rows:
                 rows.pop(origin.get(record.node, record.node), None)
