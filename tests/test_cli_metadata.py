@@ -154,7 +154,7 @@ def test_a_service_misbehaves_until_it_is_told_to_stop(served: Served, command: 
         (["publish", "URL", "node-0", "--action", "stop"], "withdraw that first"),
         (["withdraw", "URL", "node-0", "node-9"], "node='node-9': it has no listener"),
         (["end", "URL", "--all", "--action", "preempt"], "action='preempt': expected one of"),
-        (["misbehave", "URL", "rude"], "'rude': Invalid value 'rude'"),
+        (["misbehave", "URL", "rude"], "'rude': no kind 'rude'; valid: latency, "),
         (["misbehave", "URL", "status,status=299"], "Invalid enum value 299"),
         (["behave", "URL", "7"], "misbehaviour=7: not in force; those in force: none"),
         (["list", "URL/nothing"], "no such path: /nothing/nodes"),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 import typer
 
+from chaosspot.cli import serving
 from chaosspot.cli.common import guarded, stop
 
 __all__ = ["app"]
@@ -85,6 +85,6 @@ def metadata(
         json=json,
     )
     try:
-        asyncio.run(serve(options, write=lambda line: print(line, flush=True)))  # noqa: T201
+        serving.serve(lambda write: serve(options, write=write))
     except OSError as error:
-        stop(f"cannot listen: {error}", 2)
+        stop(error.strerror or str(error), 2)

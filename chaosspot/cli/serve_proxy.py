@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from chaosspot.cli import serving
 from chaosspot.cli.common import guarded, stop
 
 __all__ = ["proxy"]
@@ -49,6 +49,6 @@ def proxy(
         beyond_loopback=beyond_loopback,
     )
     try:
-        asyncio.run(serve(options, write=lambda line: print(line, flush=True)))  # noqa: T201
+        serving.serve(lambda write: serve(options, write=write))
     except OSError as error:
         stop(error.strerror or str(error), 2)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 import typer
 
+from chaosspot.cli import serving
 from chaosspot.cli.common import guarded, stop
 
 __all__ = ["s3"]
@@ -51,7 +51,7 @@ def s3(
         json=json,
     )
     try:
-        asyncio.run(serve(options, write=lambda line: print(line, flush=True)))  # noqa: T201
+        serving.serve(lambda write: serve(options, write=write))
     except OSError as error:
         if error.strerror is None:  # moto's own trouble, not that of an address
             raise

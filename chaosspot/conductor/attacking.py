@@ -13,14 +13,15 @@ from chaosspot.cluster.processes import unsupported
 from chaosspot.conductor import rundir
 from chaosspot.conductor.feed import Feed
 from chaosspot.conductor.judging import GUARDIAN_DIED, judge_run
-from chaosspot.conductor.links import check_toxics
+from chaosspot.conductor.links import check_toxics, links_of
 from chaosspot.conductor.observer import Observer, Silent
 from chaosspot.conductor.rundir import LostError, RunError
 from chaosspot.conductor.settled import refuse, settled
 from chaosspot.conductor.stage import Stage
 from chaosspot.conductor.undisturbed import find_twins
 from chaosspot.schedule import Cloud, Schedule, StoreKind
-from chaosspot.services.proxy.backend import choose
+from chaosspot.services.proxy.backend import answering, choose
+from chaosspot.services.proxy.client import BackendError
 from chaosspot.trainers import Trainer
 from chaosspot.undo import Lease, heal_dead_runs, state
 from chaosspot.verdict import Verdict
@@ -68,7 +69,10 @@ class Attack:
         self._runs = Path(runs)
         self._watcher: Observer = observer or Silent()
         self._plan = settled(schedule, cloud=cloud, store=store, nodes=nodes, seed=seed)
-        self._proxies = choose(proxy_backend, os.environ)
+        try:
+            self._proxies = choose(proxy_backend, os.environ)
+        except BackendError as error:
+            raise UnsupportedError(f"{self._name}: {error}") from error
         check_toxics(self._plan, own=self._proxies.real is None)
         refuse(self._name, self._plan, self._trainer, self._steps)
         if (lacking := unsupported(self._plan)) is not None:
@@ -91,6 +95,11 @@ class Attack:
         state.ready()
         for dead in heal_dead_runs():
             self._watcher.healed(dead)
+        if links_of(self._plan):
+            try:
+                await answering(self._proxies)
+            except BackendError as error:
+                raise UnsupportedError(f"{self._name}: {error}") from error
         run = self._run = rundir.create(self._runs, self._name, self._plan.seed or 0)
         rundir.write(run / "schedule.toml", toml.dumps(self._plan).encode())
         rundir.write(run / "trainer.toml", toml.dumps(self._trainer).encode())

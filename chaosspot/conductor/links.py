@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import os
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Self
 
 import anyio
 import msgspec
 
+from chaosspot import history as h
+from chaosspot.conductor.effects import effects_of
+from chaosspot.conductor.feed import Feed
 from chaosspot.schedule import Link, Network, Schedule, Toxic
-from chaosspot.services.proxy import ProxyControl, ProxyService
+from chaosspot.services.proxy import ProxyControl
+from chaosspot.services.proxy.backend import Choice, serving
 from chaosspot.services.proxy.toxics import KINDS
 from chaosspot.services.proxy.values import toxic_of
+from chaosspot.undo import Lease, Proxies, procfs
 
 __all__ = ["Links", "check_toxics", "links_of"]
 
@@ -51,16 +60,50 @@ class _Impairment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Links:
-    """One proxy a node and link, for the links of ``impaired``; an ``inject.Links``."""
+    """One proxy a node and link, for the links of ``impaired``; an ``inject.Links``.
 
-    def __init__(self, control: ProxyControl | None, impaired: Collection[Link]) -> None:
-        self._control = control
+    ``control`` may be None when there are none. The names of proxies begin with ``prefix``.
+    """
+
+    def __init__(
+        self, control: ProxyControl | None, impaired: Collection[Link], *, prefix: str = ""
+    ) -> None:
+        if control is not None:
+            self._proxies, self._effects = control, effects_of(control)
+        self._prefix = prefix
         self._links = frozenset(impaired)
         self._laid: dict[Link, list[str]] = {link: [] for link in impaired}
         self._active: dict[int, _Impairment] = {}
-        self._passed: dict[tuple[int, str], int] = {}  # bytes before, by number and node
         self._last = 0
         self._one_at_a_time = anyio.Lock()  # a node may come while a link is being impaired
+
+    @classmethod
+    @asynccontextmanager
+    async def serving(
+        cls,
+        impaired: Collection[Link],
+        *,
+        choice: Choice,
+        seed: int,
+        log: Path,
+        lease: Lease,
+        feed: Feed,
+    ) -> AsyncIterator[Self]:
+        """With the proxies that are needed, which are gone when this is left.
+
+        Raises:
+            BackendError: the server of ``choice`` cannot be started or does not answer.
+        """
+        if not impaired:
+            yield cls(None, impaired)
+            return
+        environ = {**os.environ, procfs.RUN: lease.id}  # by which a leftover is found
+        async with (
+            serving(choice, environ=environ, seed=seed, log=log) as (control, server),
+            _owing(lease, choice.url) as prefix,
+        ):
+            feed.note(h.Proxied, server=server, links=tuple(sorted(impaired)))
+            yield cls(control, impaired, prefix=prefix)
 
     async def lay(self, node: str, link: Link, upstream: str) -> str:
         """The HOST:PORT by which that node is to reach ``upstream`` over that link."""
@@ -70,7 +113,7 @@ class Links:
             return await self._lay(node, link, upstream)
 
     async def _lay(self, node: str, link: Link, upstream: str) -> str:
-        name = _name(node, link)
+        name = self._name(node, link)
         if node in self._laid[link]:  # it was started again; what it is led to may have moved
             laid = await self._proxies.proxy(name)
             if laid.upstream != upstream:
@@ -95,23 +138,28 @@ class Links:
                 await self._poison(node, number, impairment)
         return number
 
-    def struck(self, number: int, *, cuts: bool) -> list[str]:
-        impairment = self._active[number]
-        toxics = {_toxic(number, place) for place in range(len(impairment.toxics))}
-        return [node for node in self._of(impairment) if self._did(node, number, toxics, cuts=cuts)]
+    async def struck(self, number: int, *, cuts: bool) -> list[str]:
+        async with self._one_at_a_time:
+            impairment = self._active[number]
+            toxics = {_toxic(number, i): toxic for i, toxic in enumerate(impairment.toxics)}
+            return [
+                node
+                for node in self._of(impairment)
+                if await self._effects.struck(
+                    self._name(node, impairment.link), number, toxics, cuts=cuts
+                )
+            ]
 
     async def mend(self, number: int) -> None:
         async with self._one_at_a_time:
             impairment = self._active.pop(number)
             for node in self._of(impairment):
-                proxy = _name(node, impairment.link)
+                proxy = self._name(node, impairment.link)
                 for place in range(len(impairment.toxics)):
                     await self._proxies.remove_toxic(proxy, _toxic(number, place))
 
-    @property
-    def _proxies(self) -> ProxyControl:
-        assert self._control is not None, "a run whose faults impair links has proxies"
-        return self._control
+    def _name(self, node: str, link: Link) -> str:
+        return f"{self._prefix}{node}.{link}"
 
     def _of(self, impairment: _Impairment) -> Iterator[str]:
         for node in self._laid[impairment.link]:
@@ -121,32 +169,34 @@ class Links:
     async def _poison(self, node: str, number: int, impairment: _Impairment) -> None:
         for place, toxic in enumerate(impairment.toxics):
             await self._proxies.add_toxic(
-                _name(node, impairment.link),
+                self._name(node, impairment.link),
                 type=toxic.type,
                 stream=toxic.stream,
                 name=_toxic(number, place),
                 toxicity=toxic.toxicity,
                 attributes=toxic.attributes,
             )
-        if isinstance(self._control, ProxyService):
-            traffic = self._control.traffic(_name(node, impairment.link))
-            passed = traffic.upstream_bytes + traffic.downstream_bytes
-            self._passed[number, node] = passed
-
-    def _did(self, node: str, number: int, toxics: set[str], *, cuts: bool) -> bool:
-        """Whether one of them had something to do, or with ``cuts``, whether there is a connection
-        and nothing came over it; the real server does not tell."""
-        if not isinstance(self._control, ProxyService):
-            return True
-        traffic = self._control.traffic(_name(node, self._active[number].link))
-        if any(traffic.struck.get(toxic) for toxic in toxics):
-            return True
-        passed = traffic.upstream_bytes + traffic.downstream_bytes
-        return cuts and traffic.open > 0 and passed == self._passed.get((number, node))
+        await self._effects.begin(self._name(node, impairment.link), number)
 
 
-def _name(node: str, link: Link) -> str:
-    return f"{node}.{link}"
+@asynccontextmanager
+async def _owing(lease: Lease, url: str | None) -> AsyncIterator[str]:
+    """How the names of proxies begin that are removed here, and by whoever outlives this process.
+
+    With no ``url`` the server ends with the run: nothing is owed.
+    """
+    if url is None:
+        yield ""
+        return
+    owed = Proxies.of(lease.id, url)
+    token = lease.promise(owed)
+    try:
+        yield owed.prefix
+    finally:
+        # What cannot be undone now is tried once more by the lease, and told if that fails, too.
+        with anyio.CancelScope(shield=True), suppress(OSError):
+            await anyio.to_thread.run_sync(owed.heal)
+            lease.kept(token)
 
 
 def _toxic(number: int, place: int) -> str:

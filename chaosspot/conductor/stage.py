@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 import tempfile
@@ -28,10 +27,10 @@ from chaosspot.conductor.tail import Tail
 from chaosspot.inject import inject
 from chaosspot.oracles import Evidence
 from chaosspot.services.metadata import MetadataService
-from chaosspot.services.proxy.backend import Choice, serving
+from chaosspot.services.proxy.backend import Choice
 from chaosspot.store_misbehaviour import StoreMisbehaviourKind
 from chaosspot.trainers import Trainer
-from chaosspot.undo import Directory, Lease, procfs
+from chaosspot.undo import Directory, Lease
 
 __all__ = ["Stage", "StartError"]
 
@@ -188,16 +187,16 @@ class Stage:
     @asynccontextmanager
     async def _proxied(self) -> AsyncIterator[Links]:
         """The nodes' links, through proxies where a fault of the schedule impairs them."""
-        impaired = links_of(self._schedule)
-        if not impaired:
-            yield Links(None, impaired)
-            return
         log = self._folder / "logs" / "proxy.log"
-        environ = {**os.environ, procfs.RUN: self._lease.id}  # by which a leftover is found
-        running = serving(self._proxies, environ=environ, seed=self._seed, log=log)
-        async with running as (control, server):
-            self._feed.note(h.Proxied, server=server, links=tuple(sorted(impaired)))
-            yield Links(control, impaired)
+        async with Links.serving(
+            links_of(self._schedule),
+            choice=self._proxies,
+            seed=self._seed,
+            log=log,
+            lease=self._lease,
+            feed=self._feed,
+        ) as links:
+            yield links
 
     async def _heed_guardian(self) -> None:
         """End the run when its guardian dies: nothing that it did would be undone for certain."""

@@ -22,9 +22,10 @@ async def inject(fault: Network, names: Sequence[str], world: World) -> None:
     try:
         await anyio.sleep(fault.duration_s)
     finally:
-        alive = {node.name for node in world.cluster.alive()}
-        gone = [name for name in names if name not in alive]
-        for name in dict.fromkeys([*world.links.struck(number, cuts=fault.cuts), *gone]):
-            world.effect(name, "impaired", t=since_t)
         with anyio.CancelScope(shield=True):
+            struck = await world.links.struck(number, cuts=fault.cuts)
+            alive = {node.name for node in world.cluster.alive()}
+            gone = [name for name in names if name not in alive]
+            for name in dict.fromkeys([*struck, *gone]):
+                world.effect(name, "impaired", t=since_t)
             await world.links.mend(number)

@@ -20,7 +20,7 @@ class Links(Protocol):
     async def impair(self, link: Link, names: Sequence[str] | None, toxics: Sequence[Toxic]) -> int:
         """Put toxics on the links of these nodes, or of all and of those that come; a number."""
 
-    def struck(self, number: int, *, cuts: bool) -> list[str]:
+    async def struck(self, number: int, *, cuts: bool) -> list[str]:
         """The nodes on whose connections a toxic of that number has had something to do.
 
         With ``cuts``, whoever has a connection: that nothing comes over it is what is done to it.

@@ -8,11 +8,12 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import signal
 import sys
 import traceback
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from chaosspot import probe
 from chaosspot.trainer.config import InputError, StepReport, TrainConfig, TrainerError
 from chaosspot.trainer.place import ObjectPlace, place
+from chaosspot.trainer.plan import Cadence
 from chaosspot.trainer.quiet import quiet_torchft
 from chaosspot.trainer.watch.detect import LINK_LOCAL, VARIABLES, Provider, named
 
@@ -32,6 +34,10 @@ _METADATA_HELP = (
     "watch this provider for a notice (auto: whichever answers), at its usual address or at "
     f"${', $'.join(VARIABLES)}; one of these turns watching on by itself"
 )
+_UNITS = {"B": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3}
+_EVERY_HELP = "snapshot every 5 steps, every 30s, or auto: as stall and --mtbi make it optimal"
+_MTBI_HELP = "mean time between interruptions of the whole job, for auto (default 3600)"
+_BALLAST_HELP = "bytes added to the state, to see what its size costs: 2GB"
 _STORE_HELP = "what outlives nodes: a directory or s3://BUCKET/PREFIX [$CHAOSSPOT_STORE]"
 
 
@@ -42,7 +48,7 @@ def parse(argv: list[str] | None, environ: Mapping[str, str]) -> TrainConfig:
         InputError: a value is out of range.
         SystemExit: usage errors (2) and ``--help`` (0).
     """
-    default = {field.name: field.default for field in fields(TrainConfig)}
+    names = {field.name for field in fields(TrainConfig)}
     parser = argparse.ArgumentParser(prog="python -m chaosspot.trainer", description=__doc__)
     option = parser.add_argument
     option("--data", type=Path, required=True, metavar="FILE", help="learn from these bytes")
@@ -52,13 +58,15 @@ def parse(argv: list[str] | None, environ: Mapping[str, str]) -> TrainConfig:
     option("--lighthouse", metavar="URL", help="coordinator [$TORCHFT_LIGHTHOUSE; none: alone]")
     option("--advertise-host", metavar="HOST", help="name under which peers reach this rank")
     option("--metadata", choices=["auto", "aws", "azure", "gcp"], help=_METADATA_HELP)
-    option("--snapshot-every", dest="snapshot_every_steps", type=int, metavar="STEPS")
+    option("--snapshot-every", dest="cadence", type=_cadence, metavar="EVERY", help=_EVERY_HELP)
+    option("--mtbi", dest="mtbi_s", type=float, metavar="SECONDS", help=_MTBI_HELP)
     option("--keep-snapshots", type=int, metavar="COUNT")
     option("--micro-shards", type=int, metavar="M", help="parts of the global batch")
     option("--micro-batch", dest="micro_batch_rows", type=int, metavar="ROWS")
     option("--seq-len", dest="seq_len_bytes", type=int, metavar="BYTES")
     for name in ("width", "layers", "heads", "seed", "threads"):
         option(f"--{name}", type=int, metavar="N")
+    option("--ballast", dest="ballast_bytes", type=_size, metavar="SIZE", help=_BALLAST_HELP)
     option("--lr", dest="learning_rate", type=float, metavar="RATE")
     option("--sigterm-grace", dest="sigterm_grace_s", type=float, metavar="SECONDS")
     option("--device", choices=["cpu", "cuda"])
@@ -66,6 +74,10 @@ def parse(argv: list[str] | None, environ: Mapping[str, str]) -> TrainConfig:
     option("--verbose", action="store_true", default=None)
     options = vars(parser.parse_args(argv))
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    if (mtbi_s := given.pop("mtbi_s", None)) is not None:
+        if not 0 < mtbi_s < float("inf"):
+            raise InputError(f"mtbi must be positive and finite, got {mtbi_s:g}")
+        given["cadence"] = replace(given.get("cadence", Cadence()), mtbi_s=mtbi_s)
 
     def path(name: str) -> Path | None:
         return Path(environ[name]) if environ.get(name) else None
@@ -80,8 +92,30 @@ def parse(argv: list[str] | None, environ: Mapping[str, str]) -> TrainConfig:
         "metadata_endpoint": endpoint,
         "metadata_provider": provider,
     }
-    assert set(from_environment) <= set(default)
+    assert set(from_environment) <= names
     return TrainConfig(**(from_environment | given))
+
+
+def _cadence(text: str) -> Cadence:
+    if text == "auto":
+        return Cadence()
+    try:
+        if text.endswith("s"):
+            seconds = float(text.removesuffix("s"))
+            if 0 < seconds < float("inf"):
+                return Cadence(seconds=seconds)
+        elif (steps := int(text)) >= 1:
+            return Cadence(steps=steps)
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"{text!r} is neither steps (5), nor seconds (30s), nor auto")
+
+
+def _size(text: str) -> int:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kMG]?B)?", text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 2GB, 64MB, 4096")
+    return round(float(match[1]) * _UNITS[match[2] or "B"])
 
 
 def _store(text: str | None) -> Path | ObjectPlace | None:

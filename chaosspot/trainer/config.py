@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from chaosspot.trainer.place import ObjectPlace
+from chaosspot.trainer.plan import Cadence
 
 __all__ = ["InputError", "StepReport", "TrainConfig", "TrainResult", "TrainerError"]
 
@@ -37,7 +38,8 @@ class TrainConfig:
     """Directory on this node's own disk; None keeps local snapshots in a temporary directory."""
     store: Path | ObjectPlace | None = None
     """What outlives nodes; None means that nothing does."""
-    snapshot_every_steps: int = 5
+    cadence: Cadence = field(default_factory=lambda: Cadence(steps=5))
+    """How often to snapshot."""
     keep_snapshots: int = 3
     """Complete snapshots kept on flash, and as many in the store."""
     micro_shards: int = 8
@@ -50,6 +52,8 @@ class TrainConfig:
     """Sequences in one micro-shard."""
     learning_rate: float = 1e-3
     seed: int = 0
+    ballast_bytes: int = 0
+    """Added to the state, and to all that is done with it but computing."""
     digest: bool = True
     """Hash the whole state after every step, so that runs can be compared bit for bit."""
     device: Literal["cpu", "cuda"] = "cpu"
@@ -75,12 +79,14 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         at_least_one = (
-            "steps", "snapshot_every_steps", "keep_snapshots", "micro_shards", "width", "layers",
+            "steps", "keep_snapshots", "micro_shards", "width", "layers",
             "heads", "seq_len_bytes", "micro_batch_rows", "threads",
         )  # fmt: skip
         for name in at_least_one:
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, got {name}={getattr(self, name)!r}")
+        if self.ballast_bytes < 0:
+            raise InputError(f"ballast must not be negative, got {self.ballast_bytes} bytes")
         if self.width % self.heads:
             raise InputError(
                 f"width must be a multiple of heads, got width={self.width}, heads={self.heads}"
@@ -98,7 +104,7 @@ class TrainConfig:
         """
         names = (
             "micro_shards", "width", "layers", "heads", "seq_len_bytes", "micro_batch_rows",
-            "learning_rate", "seed", "device",
+            "learning_rate", "seed", "device", "ballast_bytes",
         )  # fmt: skip
         values = {name: getattr(self, name) for name in names} | {"data": data_id}
         text = json.dumps(values, sort_keys=True).encode()

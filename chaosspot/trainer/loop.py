@@ -28,15 +28,11 @@ from chaosspot.trainer.lighthouse import local_url, start_lighthouse
 from chaosspot.trainer.membership import Attempt, Membership
 from chaosspot.trainer.mended import Interrupted
 from chaosspot.trainer.notice import NoticeBoard, sigterm_is_a_notice
-from chaosspot.trainer.plan import (
-    drain_plan,
-    is_uploader,
-    keep_waiting,
-    owned_shards,
-    snapshot_due,
-)
+from chaosspot.trainer.plan import drain_plan, keep_waiting, owned_shards, snapshot_due
 from chaosspot.trainer.reduction import ExactReduction
+from chaosspot.trainer.rounds import Rounds
 from chaosspot.trainer.snapshot.keeper import SnapshotKeeper
+from chaosspot.trainer.snapshot.parts import Part, SnapshotId
 from chaosspot.trainer.state import TrainState
 from chaosspot.trainer.watcher import Watcher
 
@@ -120,8 +116,11 @@ class Trainer:
             patience_s=config.patience_s,
         )
         stack.callback(self.membership.leave)
+        self.rounds = Rounds(self.membership, self.snapshots.recovery)
         self.joined = False
         self.attempt = Attempt(generation=0, world=0, rank=None, healed=False)  # the latest
+        self.staying = 0  # other members who had no notice at the last step
+        self.leaving = 1  # members who leave together, this one included
         self.digest: str | None = None
         self.loss: float | None = None
         self.restored: list[tuple[int, str]] = []
@@ -145,26 +144,24 @@ class Trainer:
             self.attempt = attempt
             if self.attempt.healed:
                 self.took_over("peer")
-            if self.joined or self.join():
+            if self.rounds.settled(attempt) or self.meet():
                 self.step()
         return self.finish()
 
-    def join(self) -> bool:
-        """Take part for the first time; False when a snapshot was loaded and peers must be asked
-        again, because they may have loaded another one.
+    def meet(self) -> bool:
+        """Come together with the others of a new membership; False when peers must be asked again.
 
-        Peers' memory came first, in the quorum. A snapshot beyond it is still right: all states
-        of one job lie on one trajectory, and the peers then heal from this rank.
+        Peers' memory came first, in the quorum. A snapshot beyond everybody's memory is still
+        right, because all states of one job lie on one trajectory: all go on from it.
         """
-        candidates = self.snapshots.recovery.candidates(self.state.step)
-        if candidates:
-            self.membership.abandon()  # before reading, so that peers do not wait for it
-            if found := self.snapshots.recovery.load(self.state, candidates):
-                self.took_over(found.tier)
-                self.membership.move_to(self.state.step)
+        found = self.rounds.meet(self.attempt, self.state)
+        if found is not None:
+            self.took_over(found)
+        if not self.rounds.settled(self.attempt):
             return False
-        self.joined = True
-        self._emit_membership("join")
+        if not self.joined:
+            self.joined = True
+            self._emit_membership("join")
         return True
 
     def took_over(self, source: Literal["peer", "local", "store"]) -> None:
@@ -185,6 +182,7 @@ class Trainer:
         parent = self.current_digest()
         probe.emit("begin", step=step, generation=attempt.generation, world=attempt.world)
         self.compute(step, self.shards(attempt))
+        self.vote(step)
         probe.point("step.before-allreduce")
         self.membership.all_reduce(self.reduction.to_host())
         probe.point("step.before-commit")
@@ -204,9 +202,32 @@ class Trainer:
             samples=self.reduction.samples(),
         )
         probe.point("step.after-commit")
-        if snapshot_due(step, self.config.snapshot_every_steps, self.config.steps):
-            self.snapshot(upload=is_uploader(attempt.rank))
+        snapshots, leaving = self.reduction.votes()
+        all_leave = leaving == attempt.world
+        self.staying = attempt.world - max(1, leaving)
+        self.leaving = leaving if all_leave else 1
+        if snapshots or all_leave:
+            self.snapshot(self.part(attempt.world), upload=True)
         self._report(attempt)
+
+    def vote(self, step: int) -> None:
+        """Tell the others what this rank wants after the step."""
+        at_risk = self.snapshots.at_risk(self.attempt.world)
+        due = snapshot_due(
+            step,
+            self.config.steps,
+            self.config.cadence,
+            since_s=self.snapshots.since_s,
+            stall_s=self.snapshots.stage.stall_s,
+            at_risk=at_risk,
+        )
+        self.reduction.vote(snapshot=due, leave=self.board.time_left_s() is not None)
+
+    def part(self, count: int) -> Part:
+        """This rank's part of a snapshot of the present state that ``count`` ranks take."""
+        at = self.attempt
+        index = at.rank if at.rank is not None and count > 1 else 0
+        return Part(SnapshotId(self.state.step, at.generation, count), index)
 
     def shards(self, attempt: Attempt) -> Iterable[int]:
         """Micro-shards of the global batch that this rank computes."""
@@ -222,7 +243,8 @@ class Trainer:
             self.reduction.add(shard, self.state.gradient, loss)
 
     def apply(self) -> None:
-        """Update the state with the summed gradients."""
+        """Update the state with the summed gradients, once what is being copied is safe."""
+        self.snapshots.stage.hold_updates()
         self.reduction.gradient_into(self.state.gradient)
         self.state.update()
 
@@ -232,14 +254,9 @@ class Trainer:
             self.digest = self.state.digest()
         return self.digest
 
-    def snapshot(self, *, upload: bool) -> None:
-        """Copy the state, to be written and perhaps uploaded while training goes on."""
-        self.snapshots.take(
-            world=self.attempt.world,
-            generation=self.attempt.generation,
-            digest=self.current_digest(),
-            upload=upload,
-        )
+    def snapshot(self, part: Part, *, upload: bool) -> None:
+        """Copy the state; its part is written and perhaps uploaded while training goes on."""
+        self.snapshots.take(part, digest=self.current_digest(), upload=upload)
 
     def drain(self) -> TrainResult:
         """Leave between two steps and make the last one durable before the deadline.
@@ -249,17 +266,26 @@ class Trainer:
         """
         self.board.report()
         self._emit_membership("drain")
-        step = self.state.step
         plan = drain_plan(
             time_left_s=self.board.time_left_s() or 0.0,
-            on_flash=step == 0 or self.snapshots.holds(step),
-            in_store=step == 0,
+            staying=self.staying,
+            leaving=self.leaving,
+            total_bytes=self.snapshots.total_bytes,
             has_store=self.snapshots.has_store,
+            rates=self.snapshots.rates,
         )
-        if plan.snapshot:
-            self.snapshot(upload=False)
+        part = self.part(plan.parts) if plan.parts and self.state.step else None
+        probe.emit(
+            "drain-plan",
+            saves=0 if part is None else part.of.count,
+            predicted_s=plan.predicted_s,
+            margin_s=plan.margin_s,
+        )
+        if part is not None:
+            self.snapshot(part, upload=False)
         self.leave()
-        self.snapshots.flush(step, plan)
+        if part is not None:
+            self.snapshots.flush(part, plan)
         return self._result("drained")
 
     def finish(self) -> TrainResult:

@@ -165,6 +165,11 @@ class Membership:
         self._built().allreduce(tensor, reduce_op=ReduceOp.SUM).wait()
         self._abort_if_failed()
 
+    @property
+    def broken(self) -> bool:
+        """Whether a sum of this attempt failed; none of them is to be used then."""
+        return self._built().errored() is not None
+
     def commit(self) -> bool:
         """Whether this attempt's sum is good and the update is to be applied now."""
         good = self._should_commit()

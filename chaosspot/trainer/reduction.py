@@ -5,9 +5,10 @@ over five differ in the last bits, and the runs drift apart. Integer addition is
 The global batch is therefore M fixed micro-shards; each micro-shard's gradient is rounded to
 64-bit fixed point by itself, and ranks add integers. One buffer carries it all::
 
-    [ gradient: n | how often each micro-shard is in it: M | sum of the losses: 1 ]   int64
+    [ gradient: n | how often each micro-shard is in it: M | sum of the losses: 1 | votes: 2 ]
 
-so every survivor of a step knows the same gradient, the same samples and the same loss.
+in int64, so every survivor of a step knows the same gradient, the same samples and the same loss,
+and what its members want to do next.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from chaosspot.trainer.config import TrainerError
 __all__ = ["ExactReduction", "NotFiniteError"]
 
 _SCALE_BITS = 40  # 2**-40 is the smallest step, about 1e-12
+_VOTES = 2
 _SUM_BITS = 62  # |sum over M micro-shards| stays below 2**62
 
 
@@ -37,7 +39,7 @@ class ExactReduction:
     def __init__(self, parameters: int, micro_shards: int, device: torch.device) -> None:
         self._n = parameters
         self._shards = micro_shards
-        size = parameters + micro_shards + 1
+        size = parameters + micro_shards + 1 + _VOTES
         self._sum = torch.zeros(size, dtype=torch.int64, device=device)
         self._wide = torch.zeros(parameters, dtype=torch.float64, device=device)
         self._rounded = torch.zeros(parameters, dtype=torch.int64, device=device)
@@ -45,7 +47,7 @@ class ExactReduction:
         self.buffer: Tensor = (
             self._sum if on_cpu else torch.zeros(size, dtype=torch.int64, pin_memory=True)
         )
-        """What is summed over the ranks: (n + M + 1) int64 in host memory."""
+        """What is summed over the ranks: (n + M + 3) int64 in host memory."""
         # Every micro-shard may use an equal part of the range, so that no sum can overflow.
         self._limit = 2.0 ** (_SUM_BITS - _SCALE_BITS) / micro_shards
 
@@ -71,7 +73,11 @@ class ExactReduction:
         self._wide.copy_(gradient).mul_(2.0**_SCALE_BITS).round_()
         self._sum[: self._n].add_(self._rounded.copy_(self._wide))
         self._sum[self._n + micro_shard] += 1
-        self._sum[-1] += round(float(loss) * 2.0**_SCALE_BITS)
+        self._sum[self._n + self._shards] += round(float(loss) * 2.0**_SCALE_BITS)
+
+    def vote(self, *, snapshot: bool, leave: bool) -> None:
+        """What this rank wants to be done after the step."""
+        self._sum[-_VOTES:] = torch.tensor([snapshot, leave])
 
     def to_host(self) -> Tensor:
         """:attr:`buffer`, holding what was added on this rank."""
@@ -92,4 +98,9 @@ class ExactReduction:
 
     def loss(self) -> float:
         """Mean loss over the M micro-shards, in nats per byte."""
-        return int(self.buffer[-1]) / (2.0**_SCALE_BITS * self._shards)
+        return int(self.buffer[self._n + self._shards]) / (2.0**_SCALE_BITS * self._shards)
+
+    def votes(self) -> tuple[int, int]:
+        """How many members want a snapshot, and how many leave."""
+        snapshot, leave = self.buffer[-_VOTES:].tolist()
+        return int(snapshot), int(leave)

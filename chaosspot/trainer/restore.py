@@ -1,88 +1,178 @@
-"""Find and load the newest snapshot that is complete and undamaged, from flash or store."""
+"""Read the parts of a snapshot that all ranks have agreed on, from flash or store."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Literal
+
+import torch
+from torch import Tensor
 
 from chaosspot import probe
-from chaosspot.trainer.config import TrainerError
-from chaosspot.trainer.plan import Candidate, restore_order
-from chaosspot.trainer.snapshot.manifest import (
-    Manifest,
-    ManifestError,
-    complete_steps,
-    data_key,
-    manifest_key,
-)
-from chaosspot.trainer.snapshot.staging import read_state
+from chaosspot.trainer.agreement import Holdings, Reading
+from chaosspot.trainer.snapshot.flash import Flash
+from chaosspot.trainer.snapshot.image import Layout
+from chaosspot.trainer.snapshot.manifest import Manifest, ManifestError
+from chaosspot.trainer.snapshot.parts import Part, SnapshotId, complete
+from chaosspot.trainer.snapshot.staging import host_buffer
 from chaosspot.trainer.snapshot.store import Store
-from chaosspot.trainer.state import TrainState
 
-__all__ = ["Recovery"]
+__all__ = ["Recovery", "Restored"]
 
 _log = logging.getLogger(__name__)
 
+_SUM_ELEMENTS = 8 << 20  # 64 MB at a time
+_DIGEST_BITS = 56  # of the digest: they are added up over at most 128 ranks, in 64 bits
 
-class Recovery:
-    """The snapshots that a starting rank could load.
 
-    They are listed before the first quorum, so that peers never wait for a slow store, and read
-    only when peers turn out to have nothing better.
+class Restored:
+    """A snapshot's bytes as far as this rank read them, to be summed over all ranks.
+
+    ``image``: (total_bytes,) uint8, zero where others read. ``marks``: (2, parts) int64; for each
+    part whether its reader found it good, and the beginning of the digest in its manifest.
     """
 
-    def __init__(self, *, local: Store, store: Store | None, job: str) -> None:
-        self._tiers: dict[str, Store] = {"local": local} | ({"store": store} if store else {})
+    def __init__(self, reading: Reading, layout: Layout) -> None:
+        self.reading = reading
+        self._layout = layout
+        self.image = host_buffer(layout.total_bytes)
+        self.marks = torch.zeros((2, reading.snapshot.count), dtype=torch.int64)
+
+    def sums(self) -> list[Tensor]:
+        """What is to be summed over the ranks, in place."""
+        return [*torch.split(self.image.view(torch.int64), _SUM_ELEMENTS), self.marks.view(-1)]
+
+    @property
+    def whole(self) -> bool:
+        """After the sum: every part was read."""
+        return bool((self.marks[0] == 1).all())
+
+    @property
+    def good(self) -> bool:
+        """After the sum: every part was read, and all are of one state."""
+        return self.whole and len(set(self.marks[1].tolist())) == 1
+
+    def tensors(self) -> dict[str, Tensor]:
+        return self._layout.views(self.image)
+
+
+class Recovery:
+    """The snapshots that this rank could read.
+
+    The store's are listed before the first quorum, so that peers never wait for a slow store.
+    """
+
+    def __init__(self, *, flash: Flash, store: Store | None, job: str, layout: Layout) -> None:
+        self._flash = flash
+        self._store = store
         self._job = job
-        self._steps: dict[str, list[int]] = {}
-        self._rejected: set[Candidate] = set()
+        self._layout = layout
+        self._in_store: list[SnapshotId] = []
+        self._rejected: set[SnapshotId] = set()
+        self._bad: dict[Literal["flash", "store"], set[Part]] = {"flash": set(), "store": set()}
 
     def look(self) -> None:
-        """List what there is."""
-        self._steps = {name: _steps(tier, name) for name, tier in self._tiers.items()}
+        """List what is in the store."""
+        if self._store is None:
+            return
+        try:
+            self._in_store = complete(self._store.keys())
+        except OSError as error:
+            _log.warning("snapshots in the store cannot be listed: %s", error)
+            self._in_store = []
 
-    def candidates(self, current_step: int) -> list[Candidate]:
-        """Snapshots seen by :meth:`look` that are beyond ``current_step``, best first."""
-        order = restore_order(
-            current_step=current_step,
-            local=self._steps.get("local", ()),
-            store=self._steps.get("store", ()),
+    def holdings(self, step: int) -> Holdings:
+        """What this rank could read, for the agreement; its memory is at ``step``."""
+        return Holdings(
+            step=step,
+            flash=frozenset(part for part in self._flash.parts() if self._is_ours(part)),
+            store=frozenset(self._in_store) - self._rejected,
+            bad=frozenset(self._bad["store"]),
         )
-        return [candidate for candidate in order if candidate not in self._rejected]
 
-    def load(self, state: TrainState, order: list[Candidate]) -> Candidate | None:
-        """Load the first good one of ``order`` into ``state``; None when none is.
+    def reject(self, snapshot: SnapshotId) -> None:
+        """Never offer it again: its parts can be read, but are not of one state."""
+        self._rejected.add(snapshot)
 
-        A snapshot that is damaged, unreadable or of another job is logged, passed over for the
-        next and not offered again. ``state`` is either loaded whole or left alone.
-        """
-        for candidate in order:
-            try:
-                _load(state, self._tiers, candidate, self._job)
-            except (OSError, ManifestError, TrainerError, KeyError, ValueError) as error:
-                _log.warning(
-                    "%s snapshot of step %d passed over: %s", candidate.tier, candidate.step, error
-                )
-                self._rejected.add(candidate)
-                continue
-            return candidate
-        return None
+    def read(self, reading: Reading, rank: int) -> Restored:
+        """Read what is this rank's to read; what cannot be read is marked, and not offered
+        again."""
+        restored = Restored(reading, self._layout)
+        probe.point("restore.before-load")
+        for index, reader in reading.flash.items():
+            if reader == rank:
+                self._try("flash", self._from_flash, Part(reading.snapshot, index), restored)
+        for index, reader in reading.store.items():
+            if reader == rank:
+                self._try("store", self._from_store, Part(reading.snapshot, index), restored)
+        return restored
+
+    def _is_ours(self, part: Part) -> bool:
+        if part in self._bad["flash"] or part.of in self._rejected:
+            return False
+        try:
+            manifest = self._flash.manifest(part, job=self._job)
+            self._fits(manifest)
+        except (OSError, ManifestError) as error:
+            self._reject("flash", part, error)
+            return False
+        return True
+
+    def _try(
+        self,
+        tier: Literal["flash", "store"],
+        read: Callable[[Part, memoryview], Manifest],
+        part: Part,
+        restored: Restored,
+    ) -> None:
+        start, end = part.span(self._layout.total_bytes)
+        target = restored.image[start:end]
+        try:
+            manifest = read(part, target.numpy().data)
+        except (OSError, ManifestError) as error:
+            target.zero_()
+            self._reject(tier, part, error)
+            return
+        restored.marks[0, part.index] = 1
+        restored.marks[1, part.index] = _beginning(manifest.digest)
+
+    def _reject(self, tier: Literal["flash", "store"], part: Part, error: Exception) -> None:
+        what = (tier, part.index, part.of, error)
+        _log.warning("snapshot in %s passed over: part %d of %s: %s", *what)
+        self._bad[tier].add(part)
+
+    def _from_flash(self, part: Part, target: memoryview) -> Manifest:
+        manifest = self._flash.manifest(part, job=self._job)
+        self._fits(manifest)
+        self._flash.read(part, manifest.sums, target)
+        return manifest
+
+    def _from_store(self, part: Part, target: memoryview) -> Manifest:
+        assert self._store is not None
+        text = self._store.get(part.manifest_key)
+        manifest = Manifest.decode(text, part=part, job=self._job)
+        self._fits(manifest)
+        data = self._store.get(part.data_key)
+        manifest.check(data)
+        target[:] = data
+        return manifest
+
+    def _fits(self, manifest: Manifest) -> None:
+        ours = self._layout.entries
+        for name in sorted(manifest.tensors.keys() | ours):
+            found, expected = manifest.tensors.get(name), ours.get(name)
+            if found != expected:
+                raise ManifestError(f"of another model: {name} is {found}, expected {expected}")
+        start, end = manifest.part.span(self._layout.total_bytes)
+        if (manifest.start, manifest.sums.file_bytes) != (start, end - start):
+            raise ManifestError(
+                f"has bytes {manifest.start} to {manifest.start + manifest.sums.file_bytes}, "
+                f"expected {start} to {end}"
+            )
 
 
-def _steps(store: Store, name: str) -> list[int]:
-    try:
-        return complete_steps(store.keys())
-    except OSError as error:
-        _log.warning("%s snapshots cannot be listed: %s", name, error)
-        return []
-
-
-def _load(state: TrainState, tiers: Mapping[str, Store], candidate: Candidate, job: str) -> None:
-    files = tiers[candidate.tier]
-    manifest = Manifest.decode(files.get(manifest_key(candidate.step)), job=job)
-    if manifest.step != candidate.step:
-        raise ManifestError(f"manifest says step {manifest.step}")
-    data = files.get(data_key(candidate.step))
-    manifest.check(data)
-    probe.point("restore.before-load")
-    read_state(data, manifest, state)
+def _beginning(digest: str | None) -> int:
+    text = digest.encode() if digest is not None else b""
+    return int.from_bytes(blake2b(text, digest_size=8).digest()) >> (64 - _DIGEST_BITS)

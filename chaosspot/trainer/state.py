@@ -1,4 +1,4 @@
-"""All that a step changes: parameters, AdamW moments and counter, random state, position.
+"""All that a step changes: parameters, AdamW moments, counters, random state, position.
 
 Each of the three big parts is one flat tensor and the model's parameters are views into the
 first. That makes the update one call, a digest three, and a copy to or from the host three.
@@ -20,6 +20,8 @@ __all__ = ["PARTS", "TrainState"]
 
 PARTS = ("parameters", "exp_avg", "exp_avg_sq")
 """Names of the flat tensors, float32 (n,), in the order in which they are hashed and saved."""
+
+_BALLAST_STRIDE = 1 << 20  # a byte in every MB changes with each step
 
 _BETA_1, _BETA_2, _EPSILON, _WEIGHT_DECAY = 0.9, 0.999, 1e-8, 0.01
 
@@ -46,6 +48,7 @@ class TrainState:
         self._exp_avg = torch.zeros(self.n, device=device)
         self._exp_avg_sq = torch.zeros(self.n, device=device)
         self._scratch = torch.zeros(self.n, device=device)
+        self._ballast = torch.zeros(config.ballast_bytes, dtype=torch.uint8, device=device)
         self._updates = 0
         self._learning_rate = config.learning_rate
         self._adopt_parameters()
@@ -66,59 +69,61 @@ class TrainState:
         root = torch.sqrt(self._exp_avg_sq, out=self._scratch)
         root.div_(correction_2**0.5).add_(_EPSILON)
         self._parameters.addcdiv_(self._exp_avg, root, value=-self._learning_rate / correction_1)
+        self._ballast[self.step % _BALLAST_STRIDE :: _BALLAST_STRIDE] += 1
         self.step += 1
 
     def parts(self) -> dict[str, Tensor]:
         """The live flat tensors named in :data:`PARTS`."""
         return dict(zip(PARTS, (self._parameters, self._exp_avg, self._exp_avg_sq), strict=True))
 
-    def random_state(self) -> Tensor:
-        """torch's CPU generator, uint8. The model draws nothing after step 0; a user's may."""
-        return torch.get_rng_state()
+    def _large(self) -> dict[str, Tensor]:
+        return self.parts() | ({"ballast": self._ballast} if len(self._ballast) else {})
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All of the state: the live flat tensors, ballast, (bytes,) uint8, and copies of what is
+        small: torch's CPU generator, uint8, of which a user's model may draw, and the counters of
+        steps and updates, (2,) int64."""
+        return {
+            **self._large(),
+            "random_state": torch.get_rng_state(),
+            "counters": torch.tensor([self.step, self._updates]),
+        }
 
     def digest(self) -> str:
         """32 hex digits over all of the state."""
         hashed = hashlib.blake2b(digest_size=16)
-        for part in self.parts().values():
-            hashed.update(part.cpu().numpy().data.cast("B"))
-        hashed.update(self.random_state().numpy().tobytes())
-        hashed.update(f"{self.step}/{self._updates}".encode())
+        for tensor in self.tensors().values():
+            hashed.update(tensor.cpu().numpy().data.cast("B"))
         return hashed.hexdigest()
 
     def state_dict(self) -> dict[str, object]:
-        """What a peer or a snapshot needs; the tensors are live, not copies."""
-        return {
-            **self.parts(),
-            "updates": self._updates,
-            "random_state": self.random_state(),
-            "step": self.step,
-        }
+        """What a peer needs; the large tensors are live, not copies."""
+        return dict(self.tensors())
 
     def load_state_dict(self, saved: Mapping[str, object]) -> None:
         """Take over a state, in place.
 
         Raises:
-            TrainerError: a part is missing or has another shape: another model's state.
+            TrainerError: a tensor is missing or of another shape or type: another model's state.
         """
-        for name, part in self.parts().items():
-            theirs = saved.get(name)
-            if not isinstance(theirs, Tensor) or theirs.shape != part.shape:
-                shape = tuple(theirs.shape) if isinstance(theirs, Tensor) else theirs
+        theirs: dict[str, Tensor] = {}
+        for name, mine in self.tensors().items():
+            tensor = saved.get(name)
+            if (
+                not isinstance(tensor, Tensor)
+                or tensor.shape != mine.shape
+                or tensor.dtype != mine.dtype
+            ):
+                found = (tuple(tensor.shape), tensor.dtype) if isinstance(tensor, Tensor) else None
+                expected = (tuple(mine.shape), mine.dtype)
                 raise TrainerError(
-                    f"state of another model: {name} is {shape!r}, expected {tuple(part.shape)}"
+                    f"state of another model: {name} is {found}, expected {expected}"
                 )
-        step, updates, random_state = saved["step"], saved["updates"], saved["random_state"]
-        if not (isinstance(step, int) and isinstance(updates, int)):
-            raise TrainerError(f"not a state: step={step!r}, updates={updates!r}")
-        if not isinstance(random_state, Tensor):
-            raise TrainerError(f"not a state: random_state={random_state!r}")
-        for name, part in self.parts().items():
-            theirs = saved[name]
-            assert isinstance(theirs, Tensor)
-            part.copy_(theirs)
-        self._updates = updates
-        torch.set_rng_state(random_state.cpu())
-        self.step = step
+            theirs[name] = tensor
+        for name, mine in self._large().items():
+            mine.copy_(theirs[name])
+        torch.set_rng_state(theirs["random_state"].cpu().clone())  # it ignores a view's offset
+        self.step, self._updates = map(int, theirs["counters"].tolist())
 
     def _adopt_parameters(self) -> None:
         """Turn the model's parameters and their gradients into views of the flat tensors."""

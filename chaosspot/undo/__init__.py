@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from chaosspot.undo.kinds import Directory, Mount, Paused, ProcessTree, Undo
+    from chaosspot.undo.kinds import Directory, Mount, Paused, ProcessTree, Proxies, Undo
     from chaosspot.undo.lease import Lease
     from chaosspot.undo.recovery import Healed, heal_dead_runs
     from chaosspot.undo.state import StateError
@@ -26,6 +26,7 @@ _HOME = {
     "Mount": "chaosspot.undo.kinds",
     "Paused": "chaosspot.undo.kinds",
     "ProcessTree": "chaosspot.undo.kinds",
+    "Proxies": "chaosspot.undo.kinds",
     "StateError": "chaosspot.undo.state",
     "Undo": "chaosspot.undo.kinds",
     "heal_dead_runs": "chaosspot.undo.recovery",
@@ -38,6 +39,7 @@ __all__ = [
     "Mount",
     "Paused",
     "ProcessTree",
+    "Proxies",
     "StateError",
     "Undo",
     "heal_dead_runs",

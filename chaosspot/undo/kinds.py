@@ -7,18 +7,21 @@ A later kind (a firewall rule, a container) is one more struct here and one more
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
+from typing import Self
 
 import msgspec
 
-from chaosspot.undo import ending, mounts, pausing, procfs
+from chaosspot.undo import ending, mounts, pausing, procfs, toxiproxy
 from chaosspot.undo.procfs import Process
 from chaosspot.words import count
 
-__all__ = ["OWN_MOUNTS", "Directory", "Mount", "Paused", "ProcessTree", "Undo"]
+__all__ = ["OWN_MOUNTS", "Directory", "Mount", "Paused", "ProcessTree", "Proxies", "Undo"]
 
 OWN_MOUNTS = "chaosspot/"  # how the names of all file systems begin that a run mounts
+_OWN_PROXIES = re.compile(r"chaosspot-\d{8}T\d{6}-\d+-[0-9a-f]{8}\.")  # with the lease's id
 
 
 class _Undo(
@@ -138,4 +141,31 @@ class Mount(_Undo, frozen=True, tag="mount"):
         return f"unmounted {self.describe()}"
 
 
-Undo = ProcessTree | Paused | Directory | Mount
+class Proxies(_Undo, frozen=True, tag="proxies"):
+    """Proxies in a Toxiproxy server that outlives the run: those whose names begin with ``prefix``.
+
+    A server that is gone has none any more.
+    """
+
+    url: str
+    prefix: str
+
+    @classmethod
+    def of(cls, lease: str, url: str) -> Self:
+        """Those of the run with that lease."""
+        return cls(url=url, prefix=f"chaosspot-{lease}.")
+
+    def describe(self) -> str:
+        return f"proxies {self.prefix}* at {self.url}"
+
+    def heal(self) -> str | None:
+        if not _OWN_PROXIES.fullmatch(self.prefix):
+            raise OSError(f"refuses to remove {self.describe()}: they are not a run's")
+        taken = toxiproxy.remove(self.url, self.prefix)
+        if not taken:
+            return None
+        what = count(len(taken), "proxy", "proxies")
+        return f"removed {what} at {self.url}: {', '.join(taken)}"
+
+
+Undo = ProcessTree | Paused | Directory | Mount | Proxies

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from chaosspot import Verdict
 from chaosspot import attack as real_attack
 from chaosspot import history as h
 from chaosspot import store_misbehaviour as m
+from chaosspot.conductor import UnsupportedError
 from chaosspot.schedule import (
     ClusterSpec,
     FileError,
@@ -25,6 +27,7 @@ from chaosspot.schedule import (
     Toxic,
     Trigger,
 )
+from chaosspot.services.proxy.hosted import hosted
 from chaosspot.verdict import Outcome
 
 Attack = Callable[..., Verdict]
@@ -148,6 +151,69 @@ def test_a_toxic_that_does_nothing_had_no_effect(idle: Toxic, attack: Attack) ->
     )
     assert verdict.outcome is Outcome.UNKNOWN, verdict.findings
     assert outcomes(verdict)["effect"] is Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("trainer", "link", "hit"),
+    [("minimal", "metadata", True), ("script", "metadata", False)],
+    ids=["came-before", "never-came"],
+)
+def test_a_refusal_hits_whoever_had_come_before(
+    attack: Attack, trainer: str, link: Any, hit: bool
+) -> None:
+    fault = Network(on=SOON, link=link, toxic=(Toxic(type="refuse"),), duration_s=1.0)
+    verdict = attack(fault, trainer=trainer, nodes=1 if trainer == "script" else 2)
+    assert outcomes(verdict)["effect"] is (Outcome.PASS if hit else Outcome.UNKNOWN)
+
+
+@pytest.fixture
+def own_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The URL of a server that stands in for the user's own toxiproxy-server."""
+    with hosted(metrics=True) as url:
+        monkeypatch.setenv("CHAOSSPOT_TOXIPROXY_URL", url)
+        yield url
+
+
+@pytest.mark.parametrize(
+    ("impaired", "cuts"), [((SLOW,), False), (NOTHING_PASSES, True)], ids=["slow", "cut"]
+)
+def test_an_effect_in_the_real_server_is_what_came_to_it(
+    attack: Attack, own_server: str, impaired: tuple[Toxic, ...], cuts: bool
+) -> None:
+    fault = Network(on=SOON, link="coordinator", toxic=impaired, duration_s=2.0, cuts=cuts)
+    verdict = attack(fault, nodes=2, proxy_backend="real")
+    assert verdict.outcome is Outcome.PASS, verdict.findings
+    (proxied,), (injected,) = told(verdict, h.Proxied), told(verdict, h.FaultInjected)
+    assert proxied.server == "toxiproxy-server 2.12.0"
+    assert {e.node for e in told(verdict, h.FaultEffect)} == set(injected.nodes)
+
+
+@pytest.mark.parametrize(
+    ("trainer", "link", "toxicity"),
+    [("minimal", "coordinator", 0.0), ("script", "metadata", 1.0)],
+    ids=["toxicity", "unused"],
+)
+def test_no_effect_in_the_real_server_is_unknown(
+    attack: Attack, own_server: str, trainer: str, link: Any, toxicity: float
+) -> None:
+    impaired = replace(SLOW, toxicity=toxicity)
+    fault = Network(on=SOON, link=link, toxic=(impaired,), duration_s=0.5)
+    nodes = 1 if trainer == "script" else 2  # which asks nobody
+    verdict = attack(fault, trainer=trainer, nodes=nodes, proxy_backend="real")
+    assert verdict.outcome is Outcome.UNKNOWN, verdict.findings
+    assert outcomes(verdict)["effect"] is Outcome.UNKNOWN
+    assert told(verdict, h.FaultEffect) == []
+
+
+def test_a_real_server_that_counts_nothing_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = Schedule(fault=(toxic(type="latency", attributes={"latency": 9}),))
+    with hosted() as url:
+        monkeypatch.setenv("CHAOSSPOT_TOXIPROXY_URL", url)
+        with pytest.raises(UnsupportedError, match=r"has no /metrics.*start it with -proxy-"):
+            real_attack(slow, trainer="minimal", proxy_backend="real", runs=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
 
 
 def toxic(**fields: Any) -> Network:

@@ -6,7 +6,7 @@ import pytest
 from histories import KILL, NOTICE, Story, ended, loss, outcome, undisturbed
 
 from chaosspot import history as h
-from chaosspot.oracles import ORACLES, Evidence, judge
+from chaosspot.oracles import ORACLES, Evidence, judge, leaks
 from chaosspot.oracles.episodes import episodes
 from chaosspot.schedule import Expectation, Network, Pause, Toxic, Trigger
 from chaosspot.verdict import Outcome
@@ -554,9 +554,24 @@ def test_a_history_without_an_end_is_unknown() -> None:
 def test_a_fault_that_was_not_healed_is_unknown() -> None:
     story = undisturbed()
     story.tell(h.FaultInjected, 5.1, fault=0, kind="kill", nodes=("node-1",))
+    (cut_off,) = leaks.check(story.evidence(KILL))
+    assert cut_off.message == "fault 0 was not healed: the run was cut off"
     assert outcome("leaks", ended(story).evidence(KILL)) is Outcome.UNKNOWN
     story.tell(h.FaultHealed, 5.2, fault=0)
     assert outcome("leaks", story.evidence(KILL)) is Outcome.PASS
+
+
+def test_a_fault_that_the_runs_end_cut_off_was_healed_then() -> None:
+    story = undisturbed()
+    story.tell(h.FaultInjected, 5.1, fault=0, kind="kill", nodes=("node-1",))
+    (finding,) = leaks.check(ended(story).evidence(KILL))
+    assert (finding.outcome, finding.fault) == (Outcome.UNKNOWN, 0)
+    on = "fault 0 was on when the run ended (decided)"
+    assert finding.message == f"{on}; it was healed then, and what comes after it was not seen"
+    story.tell(h.Leak, 101.0, what="process 7")
+    left, finding = leaks.check(story.evidence(KILL))
+    assert left.outcome is Outcome.FAIL
+    assert finding.message == f"{on}: what comes after it was not seen"
 
 
 @pytest.mark.parametrize(

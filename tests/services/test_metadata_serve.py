@@ -117,6 +117,15 @@ def test_bad_options_are_named(field: str, value: Any) -> None:
         Options(**{field: value})
 
 
+@pytest.mark.parametrize(
+    ("field", "value"), [("noticed", 1), ("action", "terminate"), ("lasts_s", 5.0)]
+)
+def test_what_is_said_of_a_notice_needs_one(field: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"{field}={value!r}: needs notice_after_s"):
+        Options(**{field: value})
+    assert getattr(Options(**{field: value, "notice_after_s": 1.0}), field) == value
+
+
 def test_settings_as_people_type_them() -> None:
     typed = settings_of("aws", ["tokens_required=false", "hops=1", "role=trainer"])
     assert typed == AwsSettings(tokens_required=False, hops=1, role="trainer")
@@ -141,13 +150,16 @@ def test_misbehaviours_as_people_type_them() -> None:
     typed = misbehaviour_of("status,status=503,paths=/latest/*,rate=0.5,first=3")
     assert typed == m.Status(status=503, paths="/latest/*", rate=0.5, first=3)
     assert misbehaviour_of("black-hole") == m.BlackHole()
+    assert misbehaviour_of("kind=closed,rate=0.5") == m.Closed(rate=0.5)
     assert misbehaviour_of("skew,skew_s=-90") == m.Skew(skew_s=-90.0)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("rude", "'rude': .*rude"),
+        ("rude", "'rude': no kind 'rude'; valid: latency, status, body, .*skew$"),
+        ("kind=rude,rate=1", "'kind=rude,rate=1': no kind 'rude'; valid: latency, "),
+        ("status,foo=1", "status has no 'foo'; valid: nodes, paths, .*status, above_per_s$"),
         ("", "''"),
         ("latency", "missing required field `delay_s`"),
         ("latency,delay_s=1,delay_s=2", "each name once"),

@@ -24,7 +24,7 @@ from proxied import (
 )
 from waiting import until
 
-from chaosspot.services.proxy import gojson
+from chaosspot.services.proxy import api, gojson
 from chaosspot.services.proxy.values import single
 
 Ask = Callable[..., Awaitable[Answer]]
@@ -83,6 +83,18 @@ def test_the_life_of_a_proxy_over_http() -> None:
         gone = await tell("DELETE", "/proxies/redis")
         assert (gone.status, gone.body) == (204, b"")
         assert (await tell("GET", "/proxies/redis")).status == 404
+
+    with_api(body)
+
+
+def test_what_cannot_be_set_is_ignored() -> None:
+    async def body(tell: Ask) -> None:
+        given = {"name": "q", "upstream": "127.0.0.1:9", "toxics": [LATENCY], "Logger": {}}
+        made = await tell("POST", "/proxies", given)
+        assert (made.status, made.json["toxics"]) == (201, [])
+        renamed = await tell("PATCH", "/proxies/q", {"name": "r", "toxics": [LATENCY]})
+        assert (renamed.status, renamed.json) == (200, made.json)
+        assert sorted((await tell("GET", "/proxies")).json) == ["p", "q"]
 
     with_api(body)
 
@@ -546,6 +558,21 @@ def test_text_is_written_as_go_writes_it() -> None:
         assert (deep.status, deep.json["error"]) == (400, BAD + "exceeded max depth")
 
     with_api(body)
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "_BODY_S", 0.1)
+
+    async def body() -> None:
+        async with serving_api() as (_, base):
+            reader, writer = await connect(base.removeprefix("http://"))
+            writer.write(b"POST /proxies HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{")
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert b" 400 " in head.splitlines()[0]
+            assert BAD.encode() + b"i/o timeout" in await reader.readline()
+            writer.close()
+
+    running(body)
 
 
 def test_a_body_that_is_too_long_is_refused() -> None:

@@ -331,7 +331,7 @@ def test_refuse_lets_open_connections_go_on() -> None:
             writer.write(b"b")
             assert await reader.readexactly(1) == b"b"
             assert (await service.proxy("p")).enabled
-            assert service.traffic("p").struck == {"refuse_downstream": 1}
+            assert service.traffic("p").struck == {}, "who is connected is not hit"
             await service.disable("p")
             await service.enable("p")
             assert await refused(where)
@@ -340,6 +340,25 @@ def test_refuse_lets_open_connections_go_on() -> None:
             await service.update_toxic("p", "refuse_downstream", toxicity=1.0)
             await service.remove_toxic("p", "refuse_downstream")
             await one_echo(where)
+
+    running(body)
+
+
+def test_refuse_has_something_to_do_once_whoever_came_is_not_connected_any_more() -> None:
+    async def body() -> None:
+        async with proxying() as (service, where):
+            await service.add_toxic("p", type="refuse")
+            assert await refused(where)
+            assert service.traffic("p").struck == {}, "nobody is known to want to come"
+            await service.update_toxic("p", "refuse_downstream", toxicity=0.0)
+            _, writer = await connect(where)
+            await until(lambda: service.traffic("p").open == 1)
+            await service.update_toxic("p", "refuse_downstream", toxicity=1.0)
+            assert service.traffic("p").struck == {}
+            writer.close()
+            await struck(service, "refuse_downstream")
+            await service.remove_toxic("p", "refuse_downstream")
+            assert service.traffic("p").struck == {}
 
     running(body)
 

@@ -39,10 +39,13 @@ def test_the_embedded_one_is_used_unless_told(tmp_path: Path) -> None:
 
 
 def test_bad_choices_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="'real': no toxiproxy-server on PATH, and CHAOSSPOT_"):
+    with pytest.raises(BackendError, match="'real': no toxiproxy-server on PATH, and CHAOSSPOT_"):
         choose("real", nothing(tmp_path))
     with pytest.raises(ValueError, match="'other': expected one of embedded, real, auto"):
         choose("other", nothing(tmp_path))
+    for url in ("h:1", "ftp://h:1", "http://h:99999", "http://h: 1", "http://a:b@h:1", "http://"):
+        with pytest.raises(ValueError, match=rf"CHAOSSPOT_TOXIPROXY_URL='{url}': expected http://"):
+            choose("real", {real.URL_VARIABLE: url})
 
 
 def test_the_embedded_one_says_what_it_is(tmp_path: Path) -> None:

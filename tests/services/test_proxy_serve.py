@@ -127,6 +127,11 @@ def test_a_host_that_is_none_is_said() -> None:
         asyncio.run(serve(Options(host="nowhere.invalid", port=0), write=print))
 
 
+def test_it_is_where_clients_of_toxiproxy_look_for_it() -> None:
+    usual = Options()
+    assert (usual.host, usual.port, usual.metrics) == ("localhost", 8474, False)
+
+
 def test_bad_options_are_named() -> None:
     with pytest.raises(ValueError, match="port=70000"):
         Options(port=70000)

@@ -53,7 +53,7 @@ def attacking(
 ) -> Iterator[subprocess.Popen[str]]:
     """``chaosspot attack`` in the background, in a folder of its own; it calls ``before`` first."""
     work = tmp_path / "work"
-    work.mkdir(exist_ok=True)
+    work.mkdir(parents=True, exist_ok=True)
     with (
         open(work / "out", "w") as out,
         subprocess.Popen(

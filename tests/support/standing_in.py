@@ -16,9 +16,11 @@ SERVER = (
     + """
 import asyncio, sys
 from chaosspot.services.proxy.serve import Options, serve
+assert sys.argv.pop() == "-proxy-metrics"
 given = dict(zip([word.lstrip("-") for word in sys.argv[1::2]], sys.argv[2::2]))
 assert sorted(given) == ["host", "port", "seed"], given
-options = Options(host=given["host"], port=int(given["port"]), seed=int(given["seed"]))
+host, port, seed = given["host"], int(given["port"]), int(given["seed"])
+options = Options(host=host, port=port, seed=seed, metrics=True)
 asyncio.run(serve(options, write=print))
 """
 )

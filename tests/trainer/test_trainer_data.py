@@ -10,6 +10,7 @@ import torch
 from chaosspot.trainer.__main__ import main, parse
 from chaosspot.trainer.config import InputError, TrainConfig
 from chaosspot.trainer.data import ByteData
+from chaosspot.trainer.plan import Cadence
 
 
 def open_data(path: Path, seq_len_bytes: int = 16, seed: int = 0) -> ByteData:
@@ -121,7 +122,7 @@ def test_options_come_before_the_environment() -> None:
 
 def test_what_changes_the_trajectory_changes_the_job() -> None:
     base = TrainConfig(data=Path("d"), steps=1)
-    longer = TrainConfig(data=Path("elsewhere"), steps=9, snapshot_every_steps=2)
+    longer = TrainConfig(data=Path("elsewhere"), steps=9, cadence=Cadence(steps=2))
     other = TrainConfig(data=Path("d"), steps=1, micro_shards=4)
     assert base.job_id("x") == longer.job_id("x")
     assert len({base.job_id("x"), base.job_id("y"), other.job_id("x")}) == 3

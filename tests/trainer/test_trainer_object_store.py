@@ -9,20 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from snapshotted import JOB, advance, tiny_state, write
+from snapshotted import JOB, advance, flash_at, restore, tiny_state, whole, write
 from storing import Store, storing
 
 from chaosspot import store_misbehaviour as m
 from chaosspot.trainer.place import ObjectPlace, place
-from chaosspot.trainer.restore import Recovery
-from chaosspot.trainer.snapshot.flash import Flash
-from chaosspot.trainer.snapshot.manifest import complete_steps, data_key
 from chaosspot.trainer.snapshot.object_store import ObjectStore
+from chaosspot.trainer.snapshot.parts import complete
 from chaosspot.trainer.snapshot.uploader import Uploader
 
 PART = 5 << 20  # the least that S3 takes
 LARGE = os.urandom(2 * PART + 1000)
-KEY = data_key(1)
+KEY = whole(1).data_key
 
 Make = Callable[..., ObjectStore]
 
@@ -188,27 +186,24 @@ def test_a_store_that_nobody_serves_is_an_os_error(monkeypatch: pytest.MonkeyPat
             ObjectStore(ObjectPlace(bucket="a-bucket")).keys()
 
 
-def saved(flash: Flash, store: ObjectStore, steps: int) -> None:
+def saved(root: Path, store: ObjectStore, steps: int) -> None:
     """Snapshots of that many steps, on flash and in the store."""
     state = tiny_state()
-    with Uploader(flash, store, job=JOB, keep=3) as uploader:
+    with flash_at(root) as flash, Uploader(flash, store, job=JOB, keep=3) as uploader:
         for step in range(1, steps + 1):
             write(flash, advance(state))
-            uploader.submit(step)
+            uploader.submit(whole(step))
             assert uploader.wait(30)
 
 
 def test_a_damaged_snapshot_is_passed_over_for_the_one_before(
     store: ObjectStore, served: Store, tmp_path: Path
 ) -> None:
-    saved(Flash(tmp_path / "flash", keep=3), store, steps=2)
-    served.misbehave(m.BitFlip(keys=f"*{data_key(2)}"))
-    state = tiny_state()
-    recovery = Recovery(local=Flash(tmp_path / "new", keep=3).files, store=store, job=JOB)
-    recovery.look()
-    loaded = recovery.load(state, recovery.candidates(0))
-    assert loaded is not None
-    assert (loaded.step, state.step) == (1, 1)
+    saved(tmp_path / "flash", store, steps=2)
+    served.misbehave(m.BitFlip(keys=f"*{whole(2).data_key}"))
+    with flash_at(tmp_path / "new") as flash:
+        found, state = restore(flash, store)
+    assert (found, state.step) == (("store", 1), 1)
     assert "bit-flip" in served.made()
 
 
@@ -218,19 +213,19 @@ def test_what_newer_snapshots_make_superfluous_is_removed_unfinished_ones_too(
     client.dies_at = 2
     for step in (1, 3):
         with pytest.raises(ConnectionAbortedError):
-            store.put(data_key(step), LARGE)
+            store.put(whole(step).data_key, LARGE)
     client.dies_at = None
-    saved(Flash(tmp_path / "flash", keep=3), store, steps=2)
-    assert complete_steps(store.keys()) == [1, 2]
-    assert store.unfinished() == [data_key(3)], "it may still be on its way"
+    saved(tmp_path / "flash", store, steps=2)
+    assert [snapshot.step for snapshot in complete(store.keys())] == [1, 2]
+    assert store.unfinished() == [whole(3).data_key], "it may still be on its way"
 
 
 def test_a_refused_upload_is_soft(
     store: ObjectStore, served: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     served.misbehave(m.Denied(operations=("put",)))
-    saved(Flash(tmp_path / "flash", keep=3), store, steps=1)
-    assert complete_steps(store.keys()) == []
+    saved(tmp_path / "flash", store, steps=1)
+    assert [snapshot.step for snapshot in complete(store.keys())] == []
     assert "AccessDenied" in caplog.text
 
 

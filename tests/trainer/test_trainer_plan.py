@@ -9,16 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chaosspot.trainer.cadence import optimum_s
 from chaosspot.trainer.plan import (
-    Candidate,
+    Cadence,
+    Rates,
     drain_plan,
-    is_uploader,
     keep_waiting,
     owned_shards,
-    restore_order,
     snapshot_due,
+    superfluous,
     surplus,
 )
+from chaosspot.trainer.snapshot.parts import Part, SnapshotId
 
 
 @given(world=st.integers(1, 40), micro_shards=st.integers(1, 64))
@@ -33,34 +35,28 @@ def test_who_does_not_participate_computes_nothing() -> None:
     assert list(owned_shards(None, 3, 8)) == []
 
 
-@pytest.mark.parametrize(
-    ("step", "due"), [(1, False), (4, False), (5, True), (10, True), (12, True), (11, False)]
-)
-def test_snapshots_are_due_every_k_steps_and_at_the_end(step: int, due: bool) -> None:
-    assert snapshot_due(step, 5, 12) is due
-
-
-@pytest.mark.parametrize(("rank", "uploads"), [(0, True), (1, False), (None, False)])
-def test_one_rank_uploads(rank: int | None, uploads: bool) -> None:
-    assert is_uploader(rank) is uploads
+def due(step: int, cadence: Cadence, *, since_s: float = 0.0, at_risk: bool = False) -> bool:
+    return snapshot_due(step, 12, cadence, since_s=since_s, stall_s=0.5, at_risk=at_risk)
 
 
 @pytest.mark.parametrize(
-    ("current", "local", "store", "order"),
-    [
-        pytest.param(0, [], [], [], id="nothing"),
-        pytest.param(0, [5], [5], [("local", 5), ("store", 5)], id="nearest first"),
-        pytest.param(0, [5], [10], [("store", 10), ("local", 5)], id="newest first"),
-        pytest.param(7, [5], [10], [("store", 10)], id="not behind the peers"),
-        pytest.param(10, [5, 10], [10], [], id="peers are as good"),
-    ],
+    ("step", "wanted"), [(1, False), (4, False), (5, True), (10, True), (12, True), (11, False)]
 )
-def test_restore_order(
-    current: int, local: list[int], store: list[int], order: list[tuple[str, int]]
-) -> None:
-    found = restore_order(current_step=current, local=local, store=store)
-    assert [(c.tier, c.step) for c in found] == order
-    assert all(isinstance(c, Candidate) for c in found)
+def test_snapshots_are_due_every_k_steps_and_at_the_end(step: int, wanted: bool) -> None:
+    assert due(step, Cadence(steps=5), since_s=1e9) is wanted
+
+
+def test_a_snapshot_is_due_when_a_part_of_the_last_one_may_be_lost() -> None:
+    assert due(1, Cadence(steps=5), at_risk=True)
+
+
+@pytest.mark.parametrize("cadence", [Cadence(seconds=30.0), Cadence(mtbi_s=900.0)])
+def test_snapshots_are_due_by_time(cadence: Cadence) -> None:
+    interval_s = cadence.interval_s(0.5)
+    assert interval_s == (30.0 if cadence.seconds else optimum_s(stall_s=0.5, mtbi_s=900.0))
+    assert not due(5, cadence, since_s=interval_s - 0.1)
+    assert due(5, cadence, since_s=interval_s)
+    assert due(12, cadence)
 
 
 @pytest.mark.parametrize(
@@ -83,23 +79,71 @@ def test_the_newest_snapshots_always_stay(steps: set[int], keep: int, in_use: se
     assert steps & in_use <= left
 
 
+def part(step: int, index: int = 0, count: int = 1) -> Part:
+    return Part(SnapshotId(step, 1, count), index)
+
+
+def test_parts_are_superfluous_before_what_is_kept_and_complete() -> None:
+    parts = [part(5), part(10, 0, 2), part(15), part(20), part(25, 1, 2)]
+    complete = [part(5).of, part(15).of, part(20).of]
+    assert superfluous(parts, complete, 1) == [part(5), part(10, 0, 2), part(15)]
+    assert superfluous(parts, complete, 2) == [part(5), part(10, 0, 2)]
+    assert superfluous(parts, complete, 9) == []
+    assert superfluous(parts, [], 1) == []
+
+
+@given(st.sets(st.tuples(st.integers(1, 9), st.integers(0, 1))), st.integers(1, 3))
+def test_what_is_complete_and_newest_is_never_superfluous(
+    there: set[tuple[int, int]], keep: int
+) -> None:
+    parts = [part(step, index, 2) for step, index in there]
+    complete = [part(step, 0, 2).of for step in range(10) if {(step, 0), (step, 1)} <= there]
+    gone = {p.of for p in superfluous(parts, complete, keep)}
+    assert not gone & set(complete[-keep:])
+    assert all(of.step < complete[-1].step for of in gone)
+
+
+FAST = Rates(flash=100.0, store=10.0)
+
+
 @pytest.mark.parametrize(
-    ("left_s", "on_flash", "in_store", "has_store", "snapshot", "upload"),
+    ("left_s", "staying", "leaving", "size", "parts", "upload", "margin_s"),
     [
-        pytest.param(9.0, False, False, True, True, True, id="both"),
-        pytest.param(9.0, True, False, True, False, True, id="flash has it"),
-        pytest.param(9.0, True, True, True, False, False, id="all done"),
-        pytest.param(9.0, False, False, False, True, False, id="no store"),
-        pytest.param(0.9, False, False, True, False, False, id="no time"),
-        pytest.param(-5.0, False, False, True, False, False, id="too late"),
+        pytest.param(9.0, 0, 1, 50, 1, True, 2.5, id="alone: all of it"),
+        pytest.param(9.0, 0, 5, 50, 5, True, 6.9, id="all leave: a part each"),
+        pytest.param(3.0, 0, 1, 50, 1, True, -3.5, id="nobody else: even if it will not do"),
+        pytest.param(9.0, 3, 1, 50, 1, True, 2.5, id="others stay: in case"),
+        pytest.param(3.0, 3, 1, 50, None, False, -3.5, id="others stay and it takes too long"),
+        pytest.param(0.9, 0, 1, 50, None, False, -5.5, id="no time"),
+        pytest.param(-5.0, 0, 1, 50, None, False, -5.5, id="too late"),
     ],
 )
 def test_drain_plan(
-    left_s: float, on_flash: bool, in_store: bool, has_store: bool, snapshot: bool, upload: bool
+    left_s: float,
+    staying: int,
+    leaving: int,
+    size: int,
+    parts: int | None,
+    upload: bool,
+    margin_s: float,
 ) -> None:
-    plan = drain_plan(time_left_s=left_s, on_flash=on_flash, in_store=in_store, has_store=has_store)
-    assert (plan.snapshot, plan.upload) == (snapshot, upload)
-    assert 2 * plan.flush_timeout_s <= max(0.0, left_s - 1.0)
+    plan = drain_plan(
+        time_left_s=left_s,
+        staying=staying,
+        leaving=leaving,
+        total_bytes=size,
+        has_store=True,
+        rates=FAST,
+    )
+    assert (plan.parts, plan.upload) == (parts, upload)
+    assert plan.margin_s == pytest.approx(margin_s)
+    assert plan.flush_timeout_s == max(0.0, left_s - 1.0)
+
+
+def test_without_a_store_the_state_goes_to_flash_and_what_was_never_measured_fits() -> None:
+    given = {"time_left_s": 2.0, "staying": 0, "leaving": 1, "total_bytes": 10**12}
+    plan = drain_plan(**given, has_store=False, rates=Rates())
+    assert (plan.parts, plan.upload, plan.predicted_s) == (1, False, 0.0)
 
 
 @pytest.mark.parametrize(

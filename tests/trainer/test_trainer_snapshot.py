@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
-import safetensors.torch
 import torch
-from snapshotted import JOB, advance, tiny_state, write
+from snapshotted import JOB, advance, flash_at, restore, tiny_state, whole, write
 
+from chaosspot.trainer.agreement import agree
 from chaosspot.trainer.restore import Recovery
-from chaosspot.trainer.snapshot import flash as flash_module
+from chaosspot.trainer.snapshot.disk import RealDisk
 from chaosspot.trainer.snapshot.flash import Flash
-from chaosspot.trainer.snapshot.manifest import (
-    Manifest,
-    ManifestError,
-    complete_steps,
-    data_key,
-    manifest_key,
-)
-from chaosspot.trainer.snapshot.staging import Staged
+from chaosspot.trainer.snapshot.image import layout_of
+from chaosspot.trainer.snapshot.manifest import Manifest, ManifestError
+from chaosspot.trainer.snapshot.parts import Part, SnapshotId, complete
 from chaosspot.trainer.snapshot.store import DirectoryStore
 from chaosspot.trainer.snapshot.uploader import Uploader
 from chaosspot.trainer.snapshot.worker import Worker
-from chaosspot.trainer.state import TrainState
 
 
 @pytest.fixture
-def flash(tmp_path: Path) -> Flash:
-    return Flash(tmp_path / "flash", keep=3)
+def flash(tmp_path: Path) -> Iterator[Flash]:
+    with flash_at(tmp_path / "flash") as flash:
+        yield flash
 
 
 @pytest.fixture
@@ -41,14 +38,12 @@ def store(tmp_path: Path) -> DirectoryStore:
     return DirectoryStore(tmp_path / "store")
 
 
-def restore(
-    flash: Flash, store: DirectoryStore | None = None, current_step: int = 0
-) -> tuple[tuple[str, int] | None, TrainState]:
-    state = tiny_state(seed=9)
-    recovery = Recovery(local=flash.files, store=store, job=JOB)
-    recovery.look()
-    found = recovery.load(state, recovery.candidates(current_step))
-    return (found.tier, found.step) if found else None, state
+def steps(keys: list[str]) -> list[int]:
+    return [snapshot.step for snapshot in complete(keys)]
+
+
+def on_flash(flash: Flash) -> list[int]:
+    return [part.of.step for part in flash.parts()]
 
 
 def test_what_is_restored_goes_on_bit_for_bit(flash: Flash) -> None:
@@ -60,30 +55,50 @@ def test_what_is_restored_goes_on_bit_for_bit(flash: Flash) -> None:
     assert advance(restored, 2).digest() == advance(state, 2).digest()
 
 
-def test_the_file_is_safetensors_with_a_name_for_every_parameter(
-    flash: Flash, tmp_path: Path
-) -> None:
-    state = advance(tiny_state())
-    manifest = write(flash, state)
-    path = tmp_path / "flash" / data_key(1)
-    assert path.stat().st_size == manifest.data_bytes
-    tensors = safetensors.torch.load_file(path)
+def test_the_manifest_tells_where_each_tensor_lies(flash: Flash, tmp_path: Path) -> None:
+    state = advance(tiny_state(ballast_bytes=100))
+    part = write(flash, state)
+    tensors = flash.manifest(part).tensors
+    data = (tmp_path / "flash" / part.data_key).read_bytes()
+    numbers = {"F32": np.float32, "U8": np.uint8, "I64": np.int64}
+
+    def read(name: str) -> np.ndarray:
+        at = tensors[name]
+        return np.frombuffer(data[at.start : at.stop], numbers[at.dtype]).reshape(at.shape)
+
     for name, parameter in state.model.named_parameters():
-        assert torch.equal(tensors[f"parameters/{name}"], parameter)
-    assert torch.equal(tensors["random_state"], torch.get_rng_state())
+        assert np.array_equal(read(f"parameters/{name}"), parameter.detach().numpy())
+    assert np.array_equal(read("random_state"), torch.get_rng_state().numpy())
+    assert read("counters").tolist() == [1, 1]
+    assert read("ballast").shape == (100,)
 
 
-def test_the_copy_does_not_follow_the_state(flash: Flash) -> None:
-    state = advance(tiny_state())
-    staged = Staged(state)
-    staged.copy(state)
-    digest = state.digest()
-    manifest = staged.manifest(world=1, generation=1, job=JOB, digest=digest)
-    advance(state, 4)
-    flash.write(staged, manifest)
+@pytest.mark.parametrize("count", [1, 2, 7, 60])
+def test_parts_of_several_ranks_make_the_state(flash: Flash, count: int) -> None:
+    state = advance(tiny_state(), 2)
+    *others, last = SnapshotId(2, 5, count).parts()
+    for part in others:
+        write(flash, state, part)
+    recovery = Recovery(flash=flash, store=None, job=JOB, layout=layout_of(state))
+    assert agree([recovery.holdings(0)]) is None, "not all parts are there yet"
+    write(flash, state, last)
     found, restored = restore(flash)
-    assert found == ("local", 1)
-    assert restored.digest() == digest
+    assert found == ("local", 2)
+    assert restored.digest() == state.digest()
+
+
+def test_parts_of_two_generations_are_not_put_together(flash: Flash) -> None:
+    state = advance(tiny_state(), 2)
+    write(flash, state, Part(SnapshotId(2, 5, 2), 0))
+    write(flash, state, Part(SnapshotId(2, 6, 2), 1))
+    assert restore(flash)[0] is None
+
+
+def test_parts_of_different_states_are_not_put_together(flash: Flash) -> None:
+    write(flash, advance(tiny_state(), 2), Part(SnapshotId(2, 5, 2), 0))
+    write(flash, advance(tiny_state(seed=1), 2), Part(SnapshotId(2, 5, 2), 1))
+    write(flash, advance(tiny_state(), 1))
+    assert restore(flash)[0] == ("local", 1)
 
 
 def cut(path: Path) -> None:
@@ -97,34 +112,46 @@ def flip(path: Path) -> None:
 
 
 def other_format(path: Path) -> None:
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": "chaosspot-snapshot/9"}))
+    path.write_bytes(path.read_bytes().replace(b"chaosspot-snapshot/2", b"chaosspot-snapshot/9"))
+
+
+def resealed(path: Path, old: bytes, new: bytes) -> None:
+    """Change the text, and its sum with it."""
+    text = path.read_bytes().split(b"\n")[0].replace(old, new)
+    path.write_bytes(text + b"\n" + hashlib.blake2b(text, digest_size=16).hexdigest().encode())
 
 
 def other_step(path: Path) -> None:
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"step": 7}))
+    resealed(path, b'"step":2', b'"step":7')
+
+
+def other_bytes(path: Path) -> None:
+    resealed(path, b'"start":0', b'"start":8')
 
 
 @pytest.mark.parametrize(
     ("key", "damage"),
     [
-        pytest.param(data_key, cut, id="data torn"),
-        pytest.param(data_key, flip, id="data: one bit"),
-        pytest.param(data_key, Path.unlink, id="data gone"),
-        pytest.param(manifest_key, Path.unlink, id="manifest never written"),
-        pytest.param(manifest_key, cut, id="manifest torn"),
-        pytest.param(manifest_key, lambda path: path.write_text("[]"), id="manifest is none"),
-        pytest.param(manifest_key, other_format, id="another format"),
-        pytest.param(manifest_key, other_step, id="another step"),
+        pytest.param("data_key", cut, id="data torn"),
+        pytest.param("data_key", flip, id="data: one bit"),
+        pytest.param("data_key", Path.unlink, id="data gone"),
+        pytest.param("manifest_key", Path.unlink, id="manifest never written"),
+        pytest.param("manifest_key", cut, id="manifest torn"),
+        pytest.param("manifest_key", lambda path: path.write_text("[]"), id="manifest is none"),
+        pytest.param("manifest_key", other_format, id="another format"),
+        pytest.param("manifest_key", flip, id="manifest: one bit"),
+        pytest.param("manifest_key", other_step, id="another step"),
+        pytest.param("manifest_key", other_bytes, id="other bytes of the state"),
     ],
 )
 def test_a_damaged_snapshot_is_passed_over_for_the_next_older(
-    flash: Flash, tmp_path: Path, key: Callable[[int], str], damage: Callable[[Path], object]
+    flash: Flash, tmp_path: Path, key: str, damage: Callable[[Path], object]
 ) -> None:
     state = advance(tiny_state())
     write(flash, state)
     older = state.digest()
     write(flash, advance(state))
-    damage(tmp_path / "flash" / key(2))
+    damage(tmp_path / "flash" / getattr(whole(2), key))
     found, restored = restore(flash)
     assert found == ("local", 1)
     assert restored.digest() == older
@@ -136,9 +163,9 @@ def test_the_store_steps_in_for_a_damaged_flash(
     state = advance(tiny_state(), 2)
     write(flash, state)
     with Uploader(flash, store, job=JOB, keep=3) as uploader:
-        uploader.submit(2)
+        uploader.submit(whole(2))
         assert uploader.wait(10)
-    flip(tmp_path / "flash" / data_key(2))
+    flip(tmp_path / "flash" / whole(2).data_key)
     found, restored = restore(flash, store)
     assert found == ("store", 2)
     assert restored.digest() == state.digest()
@@ -153,37 +180,43 @@ def test_a_snapshot_of_another_job_is_never_loaded(flash: Flash) -> None:
 
 def test_what_is_damaged_is_not_offered_again(flash: Flash, tmp_path: Path) -> None:
     write(flash, advance(tiny_state()))
-    flip(tmp_path / "flash" / data_key(1))
-    recovery = Recovery(local=flash.files, store=None, job=JOB)
-    recovery.look()
-    assert recovery.load(tiny_state(), recovery.candidates(0)) is None
-    recovery.look()
-    assert recovery.candidates(0) == []
+    flip(tmp_path / "flash" / whole(1).data_key)
+    recovery = Recovery(flash=flash, store=None, job=JOB, layout=layout_of(tiny_state()))
+    reading = agree([recovery.holdings(0)])
+    assert reading is not None
+    assert not recovery.read(reading, 0).good
+    assert not recovery.holdings(0).flash
 
 
-def test_a_full_disk_leaves_the_older_snapshot(
-    flash: Flash, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    state = advance(tiny_state())
-    write(flash, state)
-    older = state.digest()
-    real_write, left = os.write, 3000
+class FullDisk(RealDisk):
+    """Takes ``left`` bytes more."""
 
-    def full(descriptor: int, data: bytes) -> int:
-        nonlocal left
-        if left <= 0:
+    left = 1 << 30
+
+    def reserve(self, descriptor: int, length: int) -> None:
+        """As on a file system that cannot."""
+
+    def pwrite(self, descriptor: int, data: memoryview, offset: int) -> int:
+        if not self.left:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        written = real_write(descriptor, data[:left])
-        left -= written
+        written = super().pwrite(descriptor, data[: self.left], offset)
+        self.left -= written
         return written
 
-    monkeypatch.setattr(flash_module.os, "write", full)
-    with pytest.raises(OSError, match="No space"):
-        write(flash, advance(state))
-    monkeypatch.undo()
-    assert flash.steps() == [1]
-    assert sorted(os.listdir(tmp_path / "flash")) == ["step-0000000001"]
-    found, restored = restore(flash)
+
+@pytest.mark.parametrize("left", [0, 4096, 3 * 4096], ids="{} bytes left".format)
+def test_a_full_disk_leaves_the_older_snapshot(tmp_path: Path, left: int) -> None:
+    disk = FullDisk()
+    state = advance(tiny_state())
+    with flash_at(tmp_path / "flash", disk=disk) as flash:
+        write(flash, state)
+        older = state.digest()
+        disk.left = left
+        with pytest.raises(OSError, match="No space"):
+            write(flash, advance(state))
+        assert on_flash(flash) == [1]
+        assert sorted(os.listdir(tmp_path / "flash")) == ["step-0000000001"]
+        found, restored = restore(flash)
     assert found == ("local", 1)
     assert restored.digest() == older
 
@@ -217,18 +250,15 @@ def test_only_the_newest_snapshots_are_kept_and_those_in_use(flash: Flash) -> No
     state = tiny_state()
     for _ in range(5):
         write(flash, advance(state))
-    assert flash.steps() == [3, 4, 5]
-    staged = Staged(state)
-    staged.copy(advance(state))
-    manifest = staged.manifest(world=1, generation=1, job=JOB, digest=None)
-    flash.write(staged, manifest, in_use=[3])
-    assert flash.steps() == [3, 4, 5, 6]
+    assert on_flash(flash) == [3, 4, 5]
+    write(flash, advance(state), in_use=(whole(3),))
+    assert on_flash(flash) == [3, 4, 5, 6]
 
 
 def test_what_a_crash_left_half_written_is_swept(flash: Flash, tmp_path: Path) -> None:
     state = advance(tiny_state())
     write(flash, state)
-    (tmp_path / "flash" / manifest_key(1)).unlink()
+    (tmp_path / "flash" / whole(1).manifest_key).unlink()
     write(flash, advance(state))
     assert os.listdir(tmp_path / "flash") == ["step-0000000002"]
 
@@ -278,16 +308,17 @@ def test_the_value_is_synced_before_it_gets_its_name_and_the_name_after(
 
 def test_store_keys(store: DirectoryStore) -> None:
     assert store.keys() == []
-    store.put(data_key(5), b"d")
-    store.put(manifest_key(5), memoryview(b"m"))
+    store.put(whole(5).data_key, b"d")
+    store.put(whole(5).manifest_key, memoryview(b"m"))
     store.put("step-5/manifest.json", b"not ours")
-    assert complete_steps(store.keys()) == [5]
-    assert store.get(manifest_key(5)) == b"m"
+    store.put("step-0000000006/generation-0000000001/part-0001-of-0001/manifest.json", b"nor this")
+    assert steps(store.keys()) == [5]
+    assert store.get(whole(5).manifest_key) == b"m"
     with pytest.raises(FileNotFoundError):
         store.get("nothing")
-    store.delete(manifest_key(5))
-    store.delete(manifest_key(5))
-    assert complete_steps(store.keys()) == []
+    store.delete(whole(5).manifest_key)
+    store.delete(whole(5).manifest_key)
+    assert steps(store.keys()) == []
 
 
 class Puts(DirectoryStore):
@@ -307,7 +338,7 @@ class Puts(DirectoryStore):
         assert self.go_on.wait(10)
         if self.broken:
             raise OSError("no route to host")
-        if self.damaging and key.endswith(".safetensors"):
+        if self.damaging and key.endswith(".bin"):
             value = bytes([value[0] ^ 1]) + bytes(value[1:])
         self.order.append(key)
         super().put(key, value)
@@ -323,9 +354,9 @@ def puts(tmp_path: Path) -> Iterator[Puts]:
 def test_the_manifest_is_uploaded_last(flash: Flash, puts: Puts) -> None:
     write(flash, advance(tiny_state()))
     with Uploader(flash, puts, job=JOB, keep=3) as uploader:
-        uploader.submit(1)
+        uploader.submit(whole(1))
         assert uploader.wait(10)
-    assert puts.order == [data_key(1), manifest_key(1)]
+    assert puts.order == [whole(1).data_key, whole(1).manifest_key]
 
 
 def test_a_slow_store_delays_no_one_and_gets_the_newest_next(flash: Flash, puts: Puts) -> None:
@@ -334,14 +365,14 @@ def test_a_slow_store_delays_no_one_and_gets_the_newest_next(flash: Flash, puts:
     with Uploader(flash, puts, job=JOB, keep=3) as uploader:
         for step in (1, 2, 3):
             write(flash, advance(state))
-            uploader.submit(step)
+            uploader.submit(whole(step))
             if step == 1:
                 assert puts.entered.wait(10)
-                assert uploader.in_use == (1,)
+                assert uploader.in_use == (whole(1),)
         assert not uploader.wait(0.05)
         puts.go_on.set()
         assert uploader.wait(10)
-    assert complete_steps(puts.keys()) == [1, 3], "the outdated one was uploaded too"
+    assert steps(puts.keys()) == [1, 3], "the outdated one was uploaded too"
 
 
 @pytest.mark.parametrize("how", ["broken", "damaging"])
@@ -352,23 +383,23 @@ def test_a_failed_upload_is_soft_and_leaves_nothing_that_looks_complete(
     write(flash, state)
     setattr(puts, how, True)
     with Uploader(flash, puts, job=JOB, keep=3) as uploader:
-        uploader.submit(1)
+        uploader.submit(whole(1))
         assert uploader.wait(10)
-        assert complete_steps(puts.keys()) == []
+        assert steps(puts.keys()) == []
         assert "upload failed, training goes on" in caplog.text
         setattr(puts, how, False)
-        uploader.submit(1)
+        uploader.submit(whole(1))
         assert uploader.wait(10)
-    assert complete_steps(puts.keys()) == [1]
+    assert steps(puts.keys()) == [1]
 
 
 def test_damage_on_flash_is_not_carried_into_the_store(
     flash: Flash, puts: Puts, tmp_path: Path
 ) -> None:
     write(flash, advance(tiny_state()))
-    flip(tmp_path / "flash" / data_key(1))
+    flip(tmp_path / "flash" / whole(1).data_key)
     with Uploader(flash, puts, job=JOB, keep=3) as uploader:
-        uploader.submit(1)
+        uploader.submit(whole(1))
         assert uploader.wait(10)
     assert puts.order == []
 
@@ -378,18 +409,40 @@ def test_the_store_keeps_the_newest(flash: Flash, puts: Puts) -> None:
     with Uploader(flash, puts, job=JOB, keep=2) as uploader:
         for step in (1, 2, 3):
             write(flash, advance(state))
-            uploader.submit(step)
+            uploader.submit(whole(step))
             assert uploader.wait(10)
-    assert complete_steps(puts.keys()) == [2, 3]
+    assert steps(puts.keys()) == [2, 3]
 
 
-def test_a_manifest_says_what_is_wrong() -> None:
-    state = tiny_state()
-    staged = Staged(state)
-    staged.copy(state)
-    manifest = staged.manifest(world=1, generation=1, job=JOB, digest=None)
+def test_a_snapshot_is_durable_when_its_last_part_is(
+    flash: Flash, puts: Puts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHAOSSPOT_EVENTS", str(tmp_path))
+    monkeypatch.setattr("chaosspot.probe._file", None)
+    state = advance(tiny_state())
+    parts = SnapshotId(1, 4, 2).parts()
+    with Uploader(flash, puts, job=JOB, keep=3) as uploader:
+        for part in parts:
+            write(flash, state, part)
+            uploader.submit(part)
+            assert uploader.wait(10)
+    (file,) = tmp_path.glob("*.jsonl")
+    events = [json.loads(line) for line in file.read_text().splitlines()]
+    (durable,) = [e for e in events if e["event"] == "snapshot"]
+    assert (durable["stage"], durable["step"], durable["shards"]) == ("durable", 1, 2)
+    assert durable["bytes"] == layout_of(state).total_bytes
+    assert sorted(durable["objects"]) == puts.keys()
+
+
+def test_a_manifest_says_what_is_wrong(flash: Flash) -> None:
+    manifest = flash.manifest(write(flash, advance(tiny_state())))
     assert Manifest.decode(manifest.encode(), job=JOB) == manifest
     with pytest.raises(ManifestError, match="job 'job', this one is 'other'"):
         Manifest.decode(manifest.encode(), job="other")
     with pytest.raises(ManifestError, match="3 bytes"):
         manifest.check(b"abc")
+    newer = manifest.encode().replace(b"snapshot/2", b"snapshot/11")
+    with pytest.raises(ManifestError, match=r"'chaosspot-snapshot/11'.*newer version"):
+        Manifest.decode(newer)
+    with pytest.raises(ManifestError, match="format is 'chaosspot-snapshot/1'"):
+        Manifest.decode(b'{"format": "chaosspot-snapshot/1"}\n')

@@ -12,6 +12,7 @@ import msgspec
 from chaosspot.misbehaviour import MisbehaviourKind
 from chaosspot.services.metadata.server import LEAD_MAX_S, PROVIDERS
 from chaosspot.services.metadata.values import Settings
+from chaosspot.services.typed import pairs_of, typed
 
 __all__ = ["Options", "misbehaviour_of", "settings_of"]
 
@@ -23,7 +24,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     address after ``host``. Port 0 takes free ones. Addresses that other machines may reach need
     ``beyond_loopback``; the control stays on loopback. ``notice_after_s`` after the start,
     ``noticed`` of the nodes (None: all) get notice of ``action``, by default the cloud's usual
-    way to take a node.
+    way to take a node; without it, neither has a meaning, and nor has ``lasts_s``.
 
     Raises:
         ValueError: a bad value, which the message names.
@@ -63,6 +64,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"notice_after_s={after_s!r}: expected seconds, 0 or more")
         if lasts_s is not None and not 0 < lasts_s < math.inf:
             raise ValueError(f"lasts_s={lasts_s!r}: expected seconds above 0")
+        for name in ("noticed", "action", "lasts_s") if after_s is None else ():
+            if (value := getattr(self, name)) is not None:
+                raise ValueError(f"{name}={value!r}: needs notice_after_s: there is no notice")
         if self.nodes < 1:
             raise ValueError(f"nodes={self.nodes!r}: expected 1 or more")
         if self.noticed is not None and not 1 <= self.noticed <= self.nodes:
@@ -92,7 +96,7 @@ def settings_of(cloud: str, pairs: Iterable[str]) -> Settings:
     if cloud not in PROVIDERS:
         raise ValueError(f"cloud={cloud!r}: expected one of {', '.join(PROVIDERS)}")
     words = list(pairs)
-    settings: Settings = _converted(" ".join(words), _pairs(words), PROVIDERS[cloud].Settings)
+    settings: Settings = _converted(" ".join(words), pairs_of(words), PROVIDERS[cloud].Settings)
     return settings
 
 
@@ -102,19 +106,8 @@ def misbehaviour_of(text: str) -> MisbehaviourKind:
     Raises:
         ValueError: an unknown kind, parameter or value.
     """
-    kind, *pairs = text.split(",")
-    what: MisbehaviourKind = _converted(text, {"kind": kind, **_pairs(pairs)}, MisbehaviourKind)
+    what: MisbehaviourKind = typed(text, MisbehaviourKind)
     return what
-
-
-def _pairs(pairs: Iterable[str]) -> dict[str, str]:
-    found = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or name in found:
-            raise ValueError(f"{pair!r}: expected name=value, and each name once")
-        found[name] = value
-    return found
 
 
 def _converted(text: str, data: dict[str, str], kind: Any) -> Any:

@@ -11,10 +11,12 @@ from typing import Literal, TypeAlias, get_args
 import msgspec
 
 from chaosspot.services.proxy import real
+from chaosspot.services.proxy.client import BackendError, Client
 from chaosspot.services.proxy.control import ProxyControl
 from chaosspot.services.proxy.service import ProxyService
+from chaosspot.services.proxy.values import ProxyError
 
-__all__ = ["BACKENDS", "Backend", "Choice", "choose", "serving"]
+__all__ = ["BACKENDS", "Backend", "Choice", "answering", "choose", "serving"]
 
 Backend: TypeAlias = Literal["embedded", "real", "auto"]
 BACKENDS: tuple[str, ...] = get_args(Backend)
@@ -25,21 +27,50 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
     real: real.Real | None = None
 
+    @property
+    def url(self) -> str | None:
+        """Where a server is that runs already, and goes on when the run is over."""
+        return None if self.real is None else self.real.url
+
 
 def choose(backend: str, environ: Mapping[str, str]) -> Choice:
     """``auto`` is the real one where there is one, else the embedded one.
 
     Raises:
-        ValueError: an unknown backend, or the real one where there is none.
+        ValueError: an unknown backend, or a URL that is none.
+        BackendError: the real one is wanted, and there is none.
     """
     if backend not in BACKENDS:
         raise ValueError(f"proxy backend {backend!r}: expected one of {', '.join(BACKENDS)}")
     found = None if backend == "embedded" else real.find(environ)
     if backend == "real" and found is None:
-        raise ValueError(
+        raise BackendError(
             f"proxy backend 'real': no {real.PROGRAM} on PATH, and {real.URL_VARIABLE} is not set"
         )
     return Choice(real=found)
+
+
+async def answering(choice: Choice, *, timeout_s: float = 5.0) -> None:
+    """See that a server that is to run already does, and tells what passes through it.
+
+    Raises:
+        BackendError: it does not.
+    """
+    if choice.url is None:
+        return
+    async with Client(choice.url, timeout_s=timeout_s) as client:
+        try:
+            await client.version()
+            await client.names()
+        except ProxyError as error:
+            raise BackendError(f"{choice.url}: not Toxiproxy's: {error}") from error
+        try:
+            await client.metrics()
+        except ProxyError as error:
+            raise BackendError(
+                f"{choice.url} has no /metrics, without which no effect can be seen: "
+                f"start it with -proxy-metrics ({real.PROGRAM} 2.4 or later)"
+            ) from error
 
 
 @asynccontextmanager

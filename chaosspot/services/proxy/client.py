@@ -21,10 +21,25 @@ from chaosspot.services.proxy.values import (
     upstream_of,
 )
 
-__all__ = ["BackendError", "Client"]
+__all__ = ["BackendError", "Client", "check_url"]
 
 TIMEOUT_S = 10.0
 _ERROR_BYTES = 300
+
+
+def check_url(url: str, name: str = "url") -> None:
+    """Refuse what is no base URL; users and passwords in it would be written to disk.
+
+    Raises:
+        ValueError: with ``name``, and the URL.
+    """
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # such as a port that is no number
+        good = False
+    if not good or parts.username or parts.query or parts.fragment or any(c <= " " for c in url):
+        raise ValueError(f"{name}={url!r}: expected http://host:port")
 
 
 class BackendError(OSError):
@@ -75,9 +90,7 @@ class Client:
     """
 
     def __init__(self, url: str, *, timeout_s: float = TIMEOUT_S) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"url={url!r}: expected http://host:port")
+        check_url(url)
         self.url = url.rstrip("/")
         self._timeout_s = timeout_s
         self._session: aiohttp.ClientSession | None = None
@@ -120,6 +133,14 @@ class Client:
         """All there are."""
         found = await self._tell("GET", "/proxies", None, dict[str, _Proxy])
         return {name: _proxy(each) for name, each in found.items()}
+
+    async def metrics(self) -> str:
+        """Its counters, in Prometheus' text format; ProxyError, 404, if it keeps none."""
+        return (await self._ask("GET", "/metrics")).decode("utf-8", "replace")
+
+    async def names(self) -> list[str]:
+        """What all of them are called, whatever toxics they have."""
+        return list(await self._tell("GET", "/proxies", None, dict[str, Any]))
 
     async def proxy(self, name: str) -> Proxy:
         """One of them."""

@@ -94,7 +94,7 @@ class Gate:
             open=len(self._connections),
             upstream_bytes=passed["upstream"],
             downstream_bytes=passed["downstream"],
-            struck=dict(self._struck),
+            struck={**self._struck, **dict.fromkeys(self._keeping_out(), 1)},
         )
 
     # --- changes ------------------------------------------------------------------------------
@@ -207,12 +207,19 @@ class Gate:
         """Listen if it is to, and not if a toxic refuses all connections."""
         if listener is None:
             return
-        refusing = [t.name for t in self.toxics if t.kind.refuses and t.toxicity >= 1]
-        if enabled and not refusing:
+        if enabled and not self._refusing():
             listener.open()
-        elif listener.listening:
+        else:
             listener.shut()
-            self._struck.update(refusing)
+
+    def _refusing(self) -> list[str]:
+        """Toxics because of which nothing listens."""
+        return [t.name for t in self.toxics if t.kind.refuses and t.toxicity >= 1]
+
+    def _keeping_out(self) -> list[str]:
+        """Those that have something to do. A closed port does not tell who knocks: they are taken
+        to, once whoever came before is not connected any more."""
+        return self._refusing() if self._accepted and not self._connections else []
 
     def _unbind(self) -> None:
         if self._listener is not None:

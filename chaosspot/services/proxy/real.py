@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from chaosspot.services.proxy.client import BackendError, Client
+from chaosspot.services.proxy.client import BackendError, Client, check_url
 
 __all__ = ["PROGRAM", "URL_VARIABLE", "Real", "find", "running"]
 
@@ -34,8 +34,13 @@ class Real(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find(environ: Mapping[str, str]) -> Real | None:
-    """The server at CHAOSSPOT_TOXIPROXY_URL, else the program on PATH, else None."""
+    """The server at CHAOSSPOT_TOXIPROXY_URL, else the program on PATH, else None.
+
+    Raises:
+        ValueError: what is set is no URL.
+    """
     if url := environ.get(URL_VARIABLE):
+        check_url(url, URL_VARIABLE)
         return Real(url=url)
     program = shutil.which(PROGRAM, path=environ.get("PATH", os.defpath))
     return Real(program=Path(program)) if program else None
@@ -70,6 +75,7 @@ async def running(
         raise BackendError(f"no {PROGRAM} on PATH, and {URL_VARIABLE} is not set")
     port = _free_port()
     command = [str(real.program), "-host", "127.0.0.1", "-port", str(port), "-seed", str(seed)]
+    command.append("-proxy-metrics")  # by which an effect is seen
     process = _started(command, environ, log)
     try:
         async with Client(f"http://127.0.0.1:{port}", timeout_s=timeout_s) as client:

@@ -22,6 +22,7 @@ from chaosspot import store_misbehaviour as m
 from chaosspot.services.s3.asked import Asked
 from chaosspot.services.s3.body import Body, receive
 from chaosspot.services.s3.commits import Commits, Done
+from chaosspot.services.s3.composite import completed, with_parts
 from chaosspot.services.s3.errors import BY_STATUS, Refused, document
 from chaosspot.services.s3.exchange import Exchange
 from chaosspot.services.s3.misbehaving import Strike
@@ -123,8 +124,18 @@ class Layer:
             exchange.made(lost, status=done.status)
             await lose(exchange, lost)
         await self._delay(exchange)
-        told = self._told(exchange, done)
-        return web.Response(status=done.status, headers=told, body=done.body or None)
+        told, page = self._told(exchange, done), done.body
+        if asked.operation == "multipart-complete" and done.status < 300:
+            page = await self._completed(asked, page)
+            told["Content-Length"] = str(len(page))
+        return web.Response(status=done.status, headers=told, body=page or None)
+
+    async def _completed(self, asked: Asked, page: bytes) -> bytes:
+        path = asked.target.partition("?")[0]
+        async with self._upstream.ask("HEAD", path, more={PREFIX + "mode": "ENABLED"}) as found:
+            headers = CIMultiDict(found.headers)
+        with_parts(headers)
+        return completed(page, headers)
 
     async def _read(self, exchange: Exchange, headers: CIMultiDict[str]) -> web.StreamResponse:
         asked = exchange.asked
@@ -161,6 +172,7 @@ class Layer:
         for name, value in done.headers.items():
             if name.lower() not in _NOT_TOLD and plausible(name, value):
                 told.add(name, value)
+        with_parts(told)
         told.update(exchange.headers)
         told["Date"] = formatdate(self._wall(), usegmt=True)
         return told

@@ -10,6 +10,7 @@ import msgspec
 
 from chaosspot import toml
 from chaosspot.services.s3.server import check_bucket
+from chaosspot.services.typed import typed
 from chaosspot.store_misbehaviour import StoreMisbehaviourKind
 
 __all__ = ["Options", "misbehaviours_of"]
@@ -61,20 +62,5 @@ def misbehaviours_of(texts: Iterable[str], *, seed: int) -> tuple[StoreMisbehavi
         if text.endswith(".toml"):
             found += toml.read(Path(text), _File).misbehaviour
         else:
-            found.append(_typed(text))
+            found.append(typed(text, StoreMisbehaviourKind, lists=("operations",)))
     return tuple(msgspec.structs.replace(what, seed=what.seed or seed) for what in found)
-
-
-def _typed(text: str) -> StoreMisbehaviourKind:
-    kind, *pairs = text.split(",")
-    data: dict[str, object] = {"kind": kind}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or name in data:
-            raise ValueError(f"{pair!r}: expected name=value, and each name once")
-        data[name] = value.split("+") if name == "operations" else value
-    try:
-        what: StoreMisbehaviourKind = msgspec.convert(data, StoreMisbehaviourKind, strict=False)
-    except msgspec.ValidationError as error:
-        raise ValueError(f"{text!r}: {error}") from error
-    return what

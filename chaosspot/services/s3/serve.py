@@ -26,9 +26,19 @@ async def serve(options: Options, *, write: Callable[[str], None]) -> None:
     """Serve until SIGINT, SIGTERM or SIGHUP; ``write`` gets whole lines to show.
 
     Raises:
-        OSError: the address cannot be bound, or the store does not serve any more.
+        OSError: the address cannot be bound, or the store does not serve any more; or what
+            ``write`` raises.
     """
     stop = asyncio.Event()
+    unheard: list[OSError] = []
+
+    def tell(injection: Injection) -> None:
+        try:
+            write(_injected(injection, json_=options.json))
+        except OSError as error:  # not the client's matter, whose request this is
+            unheard.append(error)
+            stop.set()
+
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     for number in _SIGNALS:
@@ -40,7 +50,7 @@ async def serve(options: Options, *, write: Callable[[str], None]) -> None:
             versioned=options.versioned,
             host=options.host,
             port=options.port,
-            on_injection=lambda injection: write(_injected(injection, json_=options.json)),
+            on_injection=tell,
         ) as service:
             for what in options.misbehaviours:
                 service.misbehave(what)
@@ -50,6 +60,8 @@ async def serve(options: Options, *, write: Callable[[str], None]) -> None:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_LOOKED_AFTER_EVERY_S):
                         await stop.wait()
+        if unheard:
+            raise unheard[0]
         write(json.dumps({"event": "stopped"}) if options.json else "stopped")
     finally:
         for number, handler in before.items():

@@ -82,10 +82,10 @@ class Upstream:
             yield answer
 
     def ask(
-        self, method: str, target: str, *, body: bytes = b""
+        self, method: str, target: str, *, body: bytes = b"", more: Mapping[str, str] | None = None
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """A request of our own, signed for moto to take it."""
-        headers = {"Authorization": self._signed, "Content-Length": str(len(body))}
+        """A request of our own, signed for moto to take it; with ``more`` headers."""
+        headers = {"Authorization": self._signed, "Content-Length": str(len(body)), **(more or {})}
         return self.send(method, target, headers=headers, body=body or None)
 
 

@@ -1,4 +1,4 @@
-"""Snapshots on the node's own disk.
+"""Snapshots on the node's own disk: this rank's part of each.
 
 The order of the writes is what a crash at any moment relies on: data, synced; manifest beside its
 place, synced; renamed; directories synced. Only then is an older snapshot deleted.
@@ -6,71 +6,193 @@ place, synced; renamed; directories synced. Only then is an older snapshot delet
 
 from __future__ import annotations
 
+import mmap
 import os
-import shutil
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Self
 
 from chaosspot import probe
 from chaosspot.trainer.plan import surplus
-from chaosspot.trainer.snapshot.manifest import Manifest, complete_steps, data_key, manifest_key
-from chaosspot.trainer.snapshot.staging import Staged
-from chaosspot.trainer.snapshot.store import DirectoryStore
+from chaosspot.trainer.snapshot.direct import BLOCK_BYTES, DirectWriter, Sums
+from chaosspot.trainer.snapshot.disk import Disk, RealDisk
+from chaosspot.trainer.snapshot.manifest import Manifest
+from chaosspot.trainer.snapshot.parts import Part, parts_in
+from chaosspot.trainer.snapshot.reading import read_into
 
 __all__ = ["Flash"]
 
+_DEPTH = 4  # step, generation, part, file
+_BESIDE = ".tmp"
+
 
 class Flash:
-    """The snapshots of one rank under ``root``, at most ``keep`` of them complete."""
+    """The parts under ``root``, of at most ``keep`` steps; a context manager, which ends its
+    threads.
 
-    def __init__(self, root: Path, keep: int) -> None:
-        self.files = DirectoryStore(root)
-        """The same files, to read them as one reads the store."""
-        self._root = root
+    Raises:
+        OSError: ``root`` cannot be made.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        keep: int,
+        disk: Disk | None = None,
+        writers: int = 2,
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
+        self.root = root
         self._keep = keep
+        self._disk = disk or RealDisk()
+        self._writer = DirectWriter(self._disk, writers=writers, block_bytes=block_bytes)
         root.mkdir(parents=True, exist_ok=True)
 
-    def steps(self) -> list[int]:
-        """Steps of the complete snapshots, in ascending order."""
-        return complete_steps(self.files.keys())
+    def __enter__(self) -> Self:
+        return self
 
-    def write(self, staged: Staged, manifest: Manifest, in_use: Collection[int] = ()) -> None:
-        """Write a snapshot, then delete what is surplus but not ``in_use``.
+    def __exit__(self, *_: object) -> None:
+        self._writer.__exit__()
+
+    def parts(self) -> list[Part]:
+        """The parts that are complete, the newest last."""
+        return parts_in(self._keys())
+
+    def free_bytes(self) -> int:
+        """What can still be written."""
+        return self._disk.free_bytes(self.root)
+
+    def write(
+        self,
+        part: Part,
+        data: memoryview,
+        describe: Callable[[Sums], Manifest],
+    ) -> Manifest:
+        """Write a part, which is complete when this returns.
+
+        Args:
+            describe: the manifest of data with these sums.
 
         Raises:
-            OSError: no space, or the disk failed; older snapshots are untouched, and what was
-                written of this one is gone.
+            OSError: no space, or the disk failed; older parts are untouched, and what was written
+                of this one is gone.
         """
-        step = manifest.step
         probe.point("snapshot.before-write")
-        self.files.delete(manifest_key(step))  # what is now written over is no snapshot any more
-        directory = (self._root / data_key(step)).parent
-        directory.mkdir(parents=True, exist_ok=True)
+        folder = self._folder(part)
+        self._unlink(self.root / part.manifest_key)  # what is now written over is none any more
         try:
-            with open(self._root / data_key(step), "wb", buffering=0) as file:
-                for chunk in staged.chunks():
-                    _write_all(file.fileno(), chunk)
-                os.fsync(file.fileno())
+            manifest = describe(self._writer.write(self.root / part.data_key, [data]))
             probe.point("snapshot.before-rename")
-            self.files.put(manifest_key(step), manifest.encode())
+            self._put(self.root / part.manifest_key, manifest.encode())
+            for directory in (folder, *folder.parents):
+                self._disk.sync_directory(directory)
+                if directory == self.root:
+                    break
         except OSError:
-            shutil.rmtree(directory, ignore_errors=True)
+            with suppress(OSError):
+                self._remove(part)
             raise
         probe.point("snapshot.after-rename")
-        for old in surplus(self.steps(), self._keep, in_use):
-            self.files.delete(manifest_key(old))
-            self.files.delete(data_key(old))
-        self._sweep(step)
+        return manifest
 
-    def _sweep(self, newest: int) -> None:
-        """Remove what an earlier crash left half-written."""
-        complete = set(self.steps())
-        for directory in self._root.glob("step-*"):
-            step = directory.name.removeprefix("step-")
-            if step.isdigit() and int(step) < newest and int(step) not in complete:
-                shutil.rmtree(directory, ignore_errors=True)
+    def manifest(self, part: Part, *, job: str | None = None) -> Manifest:
+        """Its manifest.
 
+        Raises:
+            ManifestError: damaged, or of another job than ``job``.
+            OSError: it is not there or cannot be read.
+        """
+        path = self.root / part.manifest_key
+        descriptor = self._disk.open(path)
+        try:
+            data = memoryview(bytearray(self._disk.size(descriptor)))
+            read = self._disk.pread(descriptor, data, 0)
+        finally:
+            self._disk.close(descriptor)
+        return Manifest.decode(bytes(data[:read]), part=part, job=job)
 
-def _write_all(descriptor: int, chunk: memoryview) -> None:
-    while chunk:
-        chunk = chunk[os.write(descriptor, chunk) :]
+    def read(self, part: Part, sums: Sums, target: memoryview) -> None:
+        """Fill ``target`` with the part, verified.
+
+        Raises:
+            ManifestError: its length or bytes are not what ``sums`` says.
+            OSError: it is not there or cannot be read.
+        """
+        read_into(self._disk, self.root / part.data_key, sums, [target])
+
+    @contextmanager
+    def mapped(self, part: Part) -> Iterator[memoryview]:
+        """The part's bytes, read as they are needed: they never are all in memory at once."""
+        with open(self.root / part.data_key, "rb") as file:
+            if not os.fstat(file.fileno()).st_size:
+                yield memoryview(b"")
+                return
+            with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+                view = memoryview(mapped)
+                try:
+                    yield view
+                finally:
+                    view.release()
+
+    def _folder(self, part: Part) -> Path:
+        """Its folder, made."""
+        folder = self.root
+        for name in part.folder.rstrip("/").split("/"):
+            folder /= name
+            with suppress(FileExistsError):
+                self._disk.mkdir(folder)
+        return folder
+
+    def _put(self, path: Path, data: bytes) -> None:
+        beside = path.with_name(path.name + _BESIDE)
+        descriptor = self._disk.create(beside)
+        try:
+            left, at = memoryview(data), 0
+            while left:
+                written = self._disk.pwrite(descriptor, left, at)
+                left, at = left[written:], at + written
+            self._disk.sync(descriptor)
+        finally:
+            self._disk.close(descriptor)
+        self._disk.rename(beside, path)
+
+    def tidy(self, newest: Part, in_use: Collection[Part] = ()) -> None:
+        """Remove the parts of older steps that are surplus and not ``in_use``, and what a crash
+        left unfinished of them; ``newest`` is complete.
+
+        Raises:
+            OSError: something cannot be removed.
+        """
+        steps = {part.of.step for part in self.parts()}
+        old = set(surplus(steps, self._keep, [part.of.step for part in in_use]))
+        for part in sorted({p for key in self._keys() if (p := Part.of_key(key))}):
+            unfinished = part.of.step < newest.of.step and part.of.step not in steps
+            if part.of.step in old or unfinished:
+                self._remove(part)
+
+    def _remove(self, part: Part) -> None:
+        folder = self.root / part.folder
+        self._unlink(self.root / part.manifest_key)  # first: without it the rest is no snapshot
+        for name in self._names(folder):
+            self._unlink(folder / name)
+        for directory in (folder, folder.parent, folder.parent.parent):
+            with suppress(OSError):  # not empty, or gone
+                self._disk.rmdir(directory)
+
+    def _unlink(self, path: Path) -> None:
+        with suppress(FileNotFoundError):
+            self._disk.unlink(path)
+
+    def _keys(self) -> list[str]:
+        paths = [self.root]
+        for _ in range(_DEPTH):
+            paths = [path / name for path in paths for name in self._names(path)]
+        return [str(path.relative_to(self.root)) for path in paths]
+
+    def _names(self, path: Path) -> list[str]:
+        try:
+            return self._disk.listdir(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return []

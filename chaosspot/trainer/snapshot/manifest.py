@@ -1,105 +1,134 @@
-"""The layout of a snapshot, on flash and in the store.
+"""What a part of a snapshot consists of and belongs to: a small file, written last.
 
-``step-0000000040/state.safetensors``, and beside it ``manifest.json``, which is written last:
-without it there is no snapshot.
+Two lines: the JSON text, and its own sum, so that no flipped bit of it is believed.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-import re
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
 
-__all__ = [
-    "FORMAT",
-    "Manifest",
-    "ManifestError",
-    "complete_steps",
-    "data_key",
-    "manifest_key",
-    "step_of",
-]
+import msgspec
+import numpy as np
 
-FORMAT = "chaosspot-snapshot/1"
-_MANIFEST = re.compile(r"step-(\d{10})/manifest\.json")
+from chaosspot.trainer.snapshot.direct import Sums, sum_text
+from chaosspot.trainer.snapshot.image import Entry, Layout
+from chaosspot.trainer.snapshot.parts import Part, SnapshotId
+
+__all__ = ["FORMAT", "Manifest", "ManifestError"]
+
+FORMAT = "chaosspot-snapshot/2"
+_FAMILY = "chaosspot-snapshot/"
 
 
 class ManifestError(Exception):
     """A snapshot is not what its manifest says, or the manifest is none."""
 
 
-def data_key(step: int) -> str:
-    """Where the tensors of that step's snapshot are, relative to flash or store."""
-    return f"step-{step:010d}/state.safetensors"
+class _Format(msgspec.Struct, frozen=True):
+    format: str
 
 
-def manifest_key(step: int) -> str:
-    """Where that step's manifest is, relative to flash or store."""
-    return f"step-{step:010d}/manifest.json"
+class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One part: bytes ``start`` to ``start + sums.file_bytes`` of a state of ``total_bytes``."""
 
-
-def step_of(key: str) -> int | None:
-    """The step whose snapshot the key belongs to; None for what is none of ours."""
-    match = re.match(r"step-(\d{10})/", key)
-    return int(match[1]) if match else None
-
-
-def complete_steps(keys: Iterable[str]) -> list[int]:
-    """Steps whose manifest is among ``keys``, in ascending order."""
-    found = (_MANIFEST.fullmatch(key) for key in keys)
-    return sorted(int(match[1]) for match in found if match)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Manifest:
-    """What a snapshot consists of and belongs to."""
-
+    format: str = FORMAT
     step: int
-    world: int
     generation: int
+    index: int
+    count: int
     job: str
     """The settings' and data's identity; a snapshot of another job is never loaded."""
     digest: str | None
-    """The trainer's own digest of the state."""
-    updates: int
-    data_bytes: int
-    """Length of the data file."""
-    blake2b: str
-    """Sum of the data file, 32 hex digits."""
-    format: str = FORMAT
-
-    def encode(self) -> bytes:
-        return json.dumps(asdict(self), indent=1).encode() + b"\n"
+    """The trainer's own digest of the whole state."""
+    total_bytes: int
+    start: int
+    sums: Sums
+    tensors: dict[str, Entry]
+    """Where each tensor lies in the whole state."""
 
     @classmethod
-    def decode(cls, text: bytes, *, job: str) -> Manifest:
-        """Read one.
+    def of(
+        cls, part: Part, layout: Layout, sums: Sums, *, job: str, digest: str | None
+    ) -> Manifest:
+        """The manifest of a part whose data has these sums."""
+        return cls(
+            step=part.of.step,
+            generation=part.of.generation,
+            index=part.index,
+            count=part.of.count,
+            job=job,
+            digest=digest,
+            total_bytes=layout.total_bytes,
+            start=part.span(layout.total_bytes)[0],
+            sums=sums,
+            tensors=layout.entries,
+        )
+
+    @property
+    def part(self) -> Part:
+        return Part(SnapshotId(self.step, self.generation, self.count), self.index)
+
+    def check(self, data: bytes | memoryview) -> None:
+        """Compare the part's data with its sums.
 
         Raises:
-            ManifestError: damaged, of another format, or of another job than ``job``.
+            ManifestError: its length, or a block's sum, differs.
         """
+        sums = self.sums
+        if len(data) != sums.file_bytes:
+            raise ManifestError(f"data has {len(data)} bytes, the manifest says {sums.file_bytes}")
+        whole = np.frombuffer(data, np.uint8)
+        for block, expected in enumerate(sums.blocks):
+            start = block * sums.block_bytes
+            found = sum_text(whole[start : start + sums.block_bytes])
+            if found != expected:
+                raise ManifestError(
+                    f"data from byte {start} has sum {found}, the manifest says {expected}"
+                )
+
+    def encode(self) -> bytes:
+        text = msgspec.json.encode(self)
+        return text + b"\n" + _sum(text) + b"\n"
+
+    @classmethod
+    def decode(cls, data: bytes, *, part: Part | None = None, job: str | None = None) -> Manifest:
+        """Read one.
+
+        Args:
+            part: what it has to be of; anything by default.
+            job: whose it has to be; anybody's by default.
+
+        Raises:
+            ManifestError: damaged, of another format, of another part or job.
+        """
+        text, _, sum_ = data.removesuffix(b"\n").rpartition(b"\n")
         try:
-            manifest = cls(**json.loads(text))
-        except (ValueError, TypeError) as error:
+            named = msgspec.json.decode(text or data, type=_Format).format
+        except msgspec.MsgspecError as error:
             raise ManifestError(f"not a manifest: {error}") from error
-        if manifest.format != FORMAT:
-            raise ManifestError(f"format is {manifest.format!r}, expected {FORMAT!r}")
-        if manifest.job != job:
+        if named != FORMAT:
+            newer = named.startswith(_FAMILY) and _version(named) > _version(FORMAT)
+            hint = ": written by a newer version of chaosspot" if newer else ""
+            raise ManifestError(f"format is {named!r}, expected {FORMAT!r}{hint}")
+        if _sum(text) != sum_:
+            raise ManifestError("damaged: the manifest is not what its own sum says")
+        try:
+            manifest = msgspec.json.decode(text, type=cls)
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise ManifestError(f"not a manifest: {error}") from error
+        if part is not None and manifest.part != part:
+            raise ManifestError(f"is of part {manifest.index} of {manifest.part.of}, not {part}")
+        if job is not None and manifest.job != job:
             raise ManifestError(
                 f"belongs to other settings or data: job {manifest.job!r}, this one is {job!r}"
             )
         return manifest
 
-    def check(self, data: bytes | bytearray | memoryview) -> None:
-        """Compare the data with the sums.
 
-        Raises:
-            ManifestError: length or sum differs.
-        """
-        if len(data) != self.data_bytes:
-            raise ManifestError(f"data has {len(data)} bytes, the manifest says {self.data_bytes}")
-        found = hashlib.blake2b(data, digest_size=16).hexdigest()
-        if found != self.blake2b:
-            raise ManifestError(f"data has sum {found}, the manifest says {self.blake2b}")
+def _sum(text: bytes) -> bytes:
+    return hashlib.blake2b(text, digest_size=16).hexdigest().encode()
+
+
+def _version(name: str) -> int:
+    text = name.removeprefix(_FAMILY)
+    return int(text) if text.isdigit() else 0

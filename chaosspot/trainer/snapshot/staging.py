@@ -1,113 +1,145 @@
-"""A preallocated host copy of the state: what a snapshot is written from while training goes on."""
+"""Host copies of the state: what a snapshot is written from while training goes on.
+
+Two buffers, reused: while one is being written the next state is copied into the other. Page
+faults of a fresh buffer would cost ten times the copy. Training waits for the copy alone, on a
+CUDA device for less: the copy has a stream of its own that starts after the last update, the next
+step computes meanwhile, and only the next *update* waits until the copy has passed.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterator
+import mmap
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
-import safetensors
-import safetensors.torch
 import torch
 from torch import Tensor
 
-from chaosspot.trainer.snapshot.manifest import Manifest
-from chaosspot.trainer.state import PARTS, TrainState
+from chaosspot.trainer.snapshot.image import Layout, layout_of
+from chaosspot.trainer.snapshot.parts import ALIGNMENT_BYTES, Part
+from chaosspot.trainer.state import TrainState
 
-__all__ = ["Staged", "read_state"]
+__all__ = ["Copier", "Stage", "Staged", "host_buffer"]
+
+_BUFFERS = 2
+Pairs = Iterable[tuple[Tensor, Tensor]]
+
+
+class Copier(Protocol):
+    """Copies from the device to host buffers, perhaps while the caller goes on."""
+
+    def begin(self, pairs: Pairs) -> Callable[[], None]:
+        """Copy each (to, from) as it is now; what is returned waits until that is done."""
+
+    def hold_updates(self) -> None:
+        """Let what is changed from now on wait for the copies that were begun."""
+
+
+class HostCopier:
+    """Host to host: done when it returns."""
+
+    def begin(self, pairs: Pairs) -> Callable[[], None]:
+        for to, source in pairs:
+            to.copy_(source)
+        return lambda: None
+
+    def hold_updates(self) -> None:
+        pass
+
+
+class CudaCopier:
+    """Device to pinned memory, in a stream beside the one that computes."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._last: torch.cuda.Event | None = None
+
+    def begin(self, pairs: Pairs) -> Callable[[], None]:
+        done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self._stream.wait_stream(torch.cuda.current_stream(self._device))  # after the last update
+        with torch.cuda.stream(self._stream):
+            for to, source in pairs:
+                to.copy_(source, non_blocking=True)
+                if source.is_cuda:
+                    source.record_stream(self._stream)
+            done.record(self._stream)
+        self._last = done
+        return done.synchronize
+
+    def hold_updates(self) -> None:
+        if self._last is not None:
+            torch.cuda.current_stream(self._device).wait_event(self._last)
+
+
+def host_buffer(size: int, *, pin: bool = False) -> Tensor:
+    """(size,) uint8, page-aligned, every page of it in memory."""
+    length = max(ALIGNMENT_BYTES, -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES)
+    if pin:
+        whole = torch.zeros(length, dtype=torch.uint8, pin_memory=True)
+    else:
+        whole = torch.frombuffer(mmap.mmap(-1, length), dtype=torch.uint8).zero_()
+    return whole[:size]
 
 
 class Staged:
-    """One buffer, reused: page faults of a fresh one cost more than the copy itself.
+    """One copied state, valid until it is released."""
 
-    The file it turns into is safetensors with every parameter and moment under its own name; in
-    the buffer, as in the state, they lie one behind the other.
-    """
+    def __init__(
+        self, buffer: Tensor, *, step: int, wait: Callable[[], None], release: Callable[[], None]
+    ) -> None:
+        self._buffer = buffer
+        self.step = step
+        self.wait = wait
+        """Waits until the copy is complete."""
+        self.release = release
+        """Gives the buffer back; to be called once."""
 
-    def __init__(self, state: TrainState) -> None:
-        pin = state.gradient.device.type == "cuda"
-        self._parts = {
-            name: torch.zeros(state.n, dtype=torch.float32, pin_memory=pin) for name in PARTS
-        }
-        self._random_state = state.random_state()
-        self._header = _safetensors_header(state)
-        self.step = -1
-        self.updates = 0
+    def bytes_of(self, part: Part) -> memoryview:
+        """The part's bytes; they alias the buffer."""
+        start, end = part.span(len(self._buffer))
+        return self._buffer.numpy().data[start:end]
 
-    def copy(self, state: TrainState) -> None:
-        """Copy the state; afterwards it may change."""
-        for name, part in state.parts().items():
-            self._parts[name].copy_(part)
-        self._random_state.copy_(state.random_state())
-        saved = state.state_dict()
-        assert isinstance(saved["updates"], int)
-        self.step, self.updates = state.step, saved["updates"]
 
-    def chunks(self) -> Iterator[memoryview]:
-        """The bytes of the file, in a few large pieces that alias the buffer."""
-        yield memoryview(self._header)
-        for tensor in (*self._parts.values(), self._random_state):
-            yield tensor.numpy().data.cast("B")
+class Stage:
+    """The buffers. One thread copies, others may release."""
 
-    @property
-    def data_bytes(self) -> int:
-        """Length of the file."""
-        return sum(len(chunk) for chunk in self.chunks())
+    def __init__(self, state: TrainState, copier: Copier | None = None) -> None:
+        device = state.gradient.device
+        on_cuda = device.type == "cuda"
+        self.layout: Layout = layout_of(state)
+        self._copier = copier or (CudaCopier(device) if on_cuda else HostCopier())
+        size = self.layout.total_bytes
+        self._free = [host_buffer(size, pin=on_cuda) for _ in range(_BUFFERS)]
+        self._lock = threading.Lock()
+        self.stall_s = 0.0
+        """How long training waited for the last copy (or, with CUDA, for its start)."""
 
-    def manifest(self, *, world: int, generation: int, job: str, digest: str | None) -> Manifest:
-        """The manifest of the copied state; hashes it."""
-        data_sum = hashlib.blake2b(digest_size=16)
-        for chunk in self.chunks():
-            data_sum.update(chunk)
-        return Manifest(
-            step=self.step,
-            world=world,
-            generation=generation,
-            job=job,
-            digest=digest,
-            updates=self.updates,
-            data_bytes=self.data_bytes,
-            blake2b=data_sum.hexdigest(),
+    def copy(self, state: TrainState) -> Staged | None:
+        """Copy the state, which may be worked with afterwards; None while no buffer is free.
+
+        Before it is *changed* call :meth:`hold_updates`.
+        """
+        with self._lock:
+            if not self._free:
+                return None
+            buffer = self._free.pop()
+        start_s = time.perf_counter()
+        tensors = state.tensors()
+        views = self.layout.views(buffer)
+        wait = self._copier.begin((view, tensors[name].flatten()) for name, view in views.items())
+        self.stall_s = time.perf_counter() - start_s
+        return Staged(
+            buffer, step=state.step, wait=wait, release=lambda: self._release(buffer, wait)
         )
 
+    def hold_updates(self) -> None:
+        """Called before each update: what is being copied is not overwritten."""
+        self._copier.hold_updates()
 
-def _safetensors_header(state: TrainState) -> bytes:
-    """Length (8 bytes, little endian) and JSON, padded with spaces so that the data is aligned."""
-    entries: dict[str, object] = {}
-    start = 0
-    for part in PARTS:
-        for name, shape in state.layout:
-            end = start + 4 * torch.Size(shape).numel()
-            entries[f"{part}/{name}"] = {
-                "dtype": "F32", "shape": list(shape), "data_offsets": [start, end],
-            }  # fmt: skip
-            start = end
-    size = state.random_state().numel()
-    entries["random_state"] = {
-        "dtype": "U8", "shape": [size], "data_offsets": [start, start + size],
-    }  # fmt: skip
-    text = json.dumps(entries, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text
-
-
-def read_state(data: bytes, manifest: Manifest, state: TrainState) -> None:
-    """Load a snapshot's file into ``state``.
-
-    Raises:
-        KeyError, ValueError, TrainerError: it holds another model's state, or no tensors at all.
-    """
-    try:
-        tensors = safetensors.torch.load(data)
-    except safetensors.SafetensorError as error:
-        raise ValueError(str(error)) from error
-    saved: dict[str, Tensor | int] = {
-        part: torch.cat([tensors[f"{part}/{name}"].flatten() for name, _ in state.layout])
-        for part in PARTS
-    }
-    saved |= {
-        "random_state": tensors["random_state"],
-        "updates": manifest.updates,
-        "step": manifest.step,
-    }
-    state.load_state_dict(saved)
+    def _release(self, buffer: Tensor, wait: Callable[[], None]) -> None:
+        wait()  # one that is given up unwritten may still be being filled
+        with self._lock:
+            self._free.append(buffer)

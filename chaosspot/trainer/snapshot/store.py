@@ -61,8 +61,10 @@ class DirectoryStore:
             with suppress(OSError):
                 beside.unlink()
             raise
-        for directory in (path.parent, self._root):  # the name, and the directory's own name
+        for directory in path.parents:  # the name, and the directories' own names
             _sync_directory(directory)
+            if directory == self._root:
+                break
 
     def verify(self, key: str, value: bytes | bytearray | memoryview) -> None:
         if self.get(key) != value:
@@ -77,8 +79,7 @@ class DirectoryStore:
     def delete(self, key: str) -> None:
         path = self._root / key
         path.unlink(missing_ok=True)
-        with suppress(OSError):  # not empty, or another rank was first
-            path.parent.rmdir()
+        self._prune(path.parent)
 
     def unfinished(self) -> list[str]:
         found = [path for path in self._files() if path.endswith(_UNFINISHED)]
@@ -88,8 +89,14 @@ class DirectoryStore:
         path = self._root / key
         for beside in path.parent.glob(f"{path.name}.*{_UNFINISHED}"):
             beside.unlink(missing_ok=True)
-        with suppress(OSError):
-            path.parent.rmdir()
+        self._prune(path.parent)
+
+    def _prune(self, directory: Path) -> None:
+        """Remove directories that are empty now."""
+        with suppress(OSError):  # not empty, or another rank was first
+            while directory != self._root:
+                directory.rmdir()
+                directory = directory.parent
 
     def _files(self) -> Iterator[str]:
         for directory, _, names in os.walk(self._root):  # passes over what vanishes meanwhile

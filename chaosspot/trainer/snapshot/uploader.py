@@ -1,20 +1,15 @@
-"""Carries complete snapshots from flash to the store, out of band, newest first."""
+"""Carries this rank's parts from flash to the store, out of band, newest first."""
 
 from __future__ import annotations
 
+import time
 from typing import Self
 
 from chaosspot import probe
-from chaosspot.trainer.plan import surplus
+from chaosspot.trainer.plan import superfluous
 from chaosspot.trainer.snapshot.flash import Flash
-from chaosspot.trainer.snapshot.manifest import (
-    Manifest,
-    ManifestError,
-    complete_steps,
-    data_key,
-    manifest_key,
-    step_of,
-)
+from chaosspot.trainer.snapshot.manifest import ManifestError
+from chaosspot.trainer.snapshot.parts import Part, SnapshotId, complete, parts_in
 from chaosspot.trainer.snapshot.store import Store
 from chaosspot.trainer.snapshot.worker import Worker
 
@@ -26,7 +21,7 @@ class Uploader:
 
     Args:
         job: identity that the snapshots must carry.
-        keep: complete snapshots left in the store.
+        keep: steps of which complete snapshots are left in the store.
     """
 
     def __init__(self, flash: Flash, store: Store, *, job: str, keep: int) -> None:
@@ -35,7 +30,9 @@ class Uploader:
         self._job = job
         self._keep = keep
         self._worker = Worker("upload")
-        self._uploading: int | None = None
+        self._uploading: Part | None = None
+        self.rate: float | None = None
+        """Bytes per second of the last upload."""
 
     def __enter__(self) -> Self:
         self._worker.__enter__()
@@ -45,65 +42,69 @@ class Uploader:
         self._worker.__exit__()
 
     @property
-    def in_use(self) -> tuple[int, ...]:
-        """Steps on flash that are being read right now."""
-        step = self._uploading
-        return () if step is None else (step,)
+    def in_use(self) -> tuple[Part, ...]:
+        """Parts on flash that are being read right now."""
+        part = self._uploading
+        return () if part is None else (part,)
 
-    def submit(self, step: int) -> None:
-        """Upload that snapshot when the one under way is done; a newer one takes its place."""
-        self._worker.submit(lambda: self._try(step))
+    def submit(self, part: Part) -> None:
+        """Upload that part when the one under way is done; a newer one takes its place."""
+        self._worker.submit(lambda: self._try(part))
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until all is uploaded; False when time ran out."""
         return self._worker.wait_idle(timeout_s)
 
-    def holds(self, step: int) -> bool:
-        """Whether the store has a complete snapshot of that step. OSError when it does not say."""
-        return step in complete_steps(self._store.keys())
-
-    def _try(self, step: int) -> None:
+    def _try(self, part: Part) -> None:
+        self._uploading = part
         try:
-            self._upload(step)
+            self._upload(part)
         except OSError as error:
-            probe.emit("soft-error", what="upload", step=step, error=str(error))
+            probe.emit("soft-error", what="upload", step=part.of.step, error=str(error))
             raise
-
-    def _upload(self, step: int) -> None:
-        self._uploading = step
-        try:
-            if self.holds(step):
-                return
-            text = self._flash.files.get(manifest_key(step))
-            data = self._flash.files.get(data_key(step))
-            try:
-                manifest = Manifest.decode(text, job=self._job)
-                manifest.check(data)  # never carry damage into the store
-            except ManifestError as error:
-                raise OSError(f"snapshot of step {step}: {error}") from error
-            self._store.put(data_key(step), data)
-            self._store.verify(data_key(step), data)
-            probe.point("upload.before-manifest")
-            self._store.put(manifest_key(step), text)
-            probe.point("upload.after-manifest")
         finally:
             self._uploading = None
+
+    def _upload(self, part: Part) -> None:
+        keys = self._store.keys()
+        if part in parts_in(keys) or part.of.step in {of.step for of in complete(keys)}:
+            return
+        try:
+            manifest = self._flash.manifest(part, job=self._job)
+            with self._flash.mapped(part) as data:
+                manifest.check(data)  # never carry damage into the store
+                start_s = time.perf_counter()
+                self._store.put(part.data_key, data)
+                self._store.verify(part.data_key, data)
+                self.rate = len(data) / (time.perf_counter() - start_s)
+        except ManifestError as error:
+            raise OSError(f"part {part.index} of {part.of}: {error}") from error
+        probe.point("upload.before-manifest")
+        self._store.put(part.manifest_key, manifest.encode())
+        probe.point("upload.after-manifest")
+        keys = self._store.keys()
+        if part.of in complete(keys):  # this was the last part of it
+            self._is_durable(part.of, manifest.total_bytes)
+            self._tidy(keys, part.of.step)
+
+    def _is_durable(self, snapshot: SnapshotId, size: int) -> None:
+        objects = [key for part in snapshot.parts() for key in (part.data_key, part.manifest_key)]
         probe.emit(
             "snapshot",
-            step=step,
+            step=snapshot.step,
             stage="durable",
-            bytes=manifest.data_bytes,
-            shards=1,
-            objects=[data_key(step), manifest_key(step)],
+            bytes=size,
+            shards=snapshot.count,
+            objects=objects,
         )
-        self._tidy(step)
 
-    def _tidy(self, newest: int) -> None:
+    def _tidy(self, keys: list[str], newest: int) -> None:
         """Remove what ``newest``, which is durable now, makes superfluous."""
-        for old in surplus(complete_steps(self._store.keys()), self._keep):
-            self._store.delete(manifest_key(old))
-            self._store.delete(data_key(old))
+        there = {part for key in keys if (part := Part.of_key(key))}
+        for part in superfluous(there, complete(keys), self._keep):
+            self._store.delete(part.manifest_key)
+            self._store.delete(part.data_key)
         for key in self._store.unfinished():
-            step = step_of(key)
-            if step is not None and step <= newest:
+            begun = Part.of_key(key)
+            if begun is not None and begun.of.step <= newest:
                 self._store.discard(key)

@@ -45,6 +45,13 @@ class Worker:
             self._next = job
             self._changed.notify_all()
 
+    def withdraw(self) -> bool:
+        """Take back the job that waits; False when none does."""
+        with self._changed:
+            waiting, self._next = self._next is not None, None
+            self._changed.notify_all()
+            return waiting
+
     def wait_idle(self, timeout_s: float | None = None) -> bool:
         """Wait until nothing runs or waits; False when that took longer than ``timeout_s``."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s

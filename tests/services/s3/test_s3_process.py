@@ -86,6 +86,8 @@ def test_two_stores_share_nothing(store: Store, client: Any) -> None:
         with Connection(other) as connection:
             answer = connection.ask("GET", "/other.one/theirs")
             assert (answer.status, answer.code) == (500, "InternalError")
+        ended = other.service._moto._process
+        assert within(10.0, lambda: ended is None or ended.returncode is not None)
         with pytest.raises(OSError, match="does not serve: it ended with -9; it said nothing"):
             other.call(other.service.check)
         with pytest.raises(OSError, match=r"did not answer GET /other\.one/theirs"):

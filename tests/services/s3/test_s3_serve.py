@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import json
 import os
 import signal
@@ -18,9 +20,11 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from commands import CHAOSSPOT, usual_signals, within
 from storing import code_of
+from waiting import until
 
 from chaosspot import store_misbehaviour as m
 from chaosspot.services.s3.options import Options, misbehaviours_of
+from chaosspot.services.s3.serve import serve
 
 
 @contextmanager
@@ -117,6 +121,27 @@ def test_a_store_that_dies_is_said() -> None:
     assert "the object store (moto) does not serve: it ended with -9" in err
 
 
+def test_a_misbehaviour_that_cannot_be_told_is_not_the_clients_matter() -> None:
+    lines: list[str] = []
+
+    def write(line: str) -> None:
+        lines.append(line)
+        if len(lines) > 1:
+            raise OSError(errno.ENOSPC, "it is full")
+
+    async def main() -> None:
+        options = Options(misbehaviours=(m.Denied(),), json=True)
+        task = asyncio.create_task(serve(options, write=write))
+        await until(lambda: lines)
+        client = client_of(json.loads(lines[0])["environment"])
+        with pytest.raises(ClientError, match="AccessDenied"):
+            await asyncio.to_thread(client.get_object, Bucket="chaosspot", Key="a")
+        with pytest.raises(OSError, match="it is full"):
+            await task
+
+    asyncio.run(main())
+
+
 def test_a_bad_option_is_one_line() -> None:
     with serving("--bucket", "Bad_Name") as process:
         out, err = process.communicate(timeout=60)
@@ -149,7 +174,9 @@ def test_misbehaviours_as_people_type_them(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("", "''"),
-        ("rude", "'rude': Invalid value 'rude'"),
+        ("rude", "'rude': no kind 'rude'; valid: slow-down, failure, .*no-such-upload$"),
+        ("kind=rude", "no kind 'rude'; valid: slow-down, "),
+        ("denied,delay_s=1", "denied has no 'delay_s'; valid: nodes, operations, "),
         ("truncated,keep=1", "keep"),
         ("truncated,keep=0.1,keep=0.2", "each name once"),
         ("truncated,keep", "expected name=value"),

@@ -1,0 +1,115 @@
+"""What the ranks of a new membership settle before they train: where to go on from."""
+
+from __future__ import annotations
+
+import logging
+import time
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import replace
+from typing import Literal
+
+import torch
+
+from chaosspot.trainer.agreement import ROW, Holdings, Reading, agree, awaits, read_table, write_row
+from chaosspot.trainer.config import TrainerError
+from chaosspot.trainer.membership import Attempt, Membership
+from chaosspot.trainer.restore import Recovery, Restored
+from chaosspot.trainer.state import TrainState
+
+__all__ = ["Rounds"]
+
+_log = logging.getLogger(__name__)
+
+_GATHER_POLL_S = 0.2  # a peer that comes shows in the next quorum
+_TELL_S = 0.5  # how often ranks that read tell each other that they still do
+
+Source = Literal["peer", "local", "store"]
+
+
+class Rounds:
+    """One round for every membership: tell what is held, agree, read together, load."""
+
+    def __init__(self, membership: Membership, recovery: Recovery) -> None:
+        self._membership = membership
+        self._recovery = recovery
+        self._settled: int | None = None  # the generation
+        self._since = time.monotonic()
+
+    def settled(self, attempt: Attempt) -> bool:
+        """Whether the members of this attempt have nothing left to agree on."""
+        return attempt.generation == self._settled
+
+    def meet(self, attempt: Attempt, state: TrainState) -> Source | None:
+        """Hold a round in this attempt; where a snapshot that was loaded came from, if one was.
+
+        Afterwards the attempt either is settled and goes on, or is over.
+        """
+        table = self._tell(attempt, state.step)
+        if table is None:
+            self._membership.commit()  # says no, and makes the next quorum a new generation
+            return None
+        reading = agree(table)
+        if awaits(table, reading):
+            _log.info("waiting for peers that may have the rest of a newer snapshot")
+            self._membership.abandon()
+            time.sleep(_GATHER_POLL_S)
+            return None
+        if reading is None:
+            self._settled = attempt.generation
+            return None
+        restored = self._read(reading, attempt)
+        if restored is None or not self._membership.commit():
+            return None
+        source = self._load(restored, state, attempt)
+        self._membership.move_to(state.step)
+        self._settled = None  # the next attempt shows whether all have come along
+        return source
+
+    def _tell(self, attempt: Attempt, step: int) -> list[Holdings] | None:
+        """What each rank holds, by rank; None when the attempt failed."""
+        table = torch.zeros((attempt.world, ROW), dtype=torch.int64)
+        if attempt.rank is not None:
+            waited_ms = round(1000 * (time.monotonic() - self._since)) if step == 0 else 0
+            holdings = replace(self._recovery.holdings(step), waited_ms=waited_ms)
+            table[attempt.rank] = torch.tensor(write_row(holdings))
+        self._membership.all_reduce(table.view(-1))
+        return None if self._membership.broken else read_table(table.tolist())
+
+    def _read(self, reading: Reading, attempt: Attempt) -> Restored | None:
+        """The whole snapshot, once all have read their parts; None when the attempt failed."""
+        rank = -1 if attempt.rank is None else attempt.rank
+        with ThreadPoolExecutor(1, "restore") as thread:
+            future = thread.submit(self._recovery.read, reading, rank)
+            if not self._all_have_read(future, attempt.world):
+                self._membership.commit()
+                return None
+        restored = future.result()
+        for tensor in restored.sums():
+            self._membership.all_reduce(tensor)
+        return restored
+
+    def _all_have_read(self, future: Future[Restored], world: int) -> bool:
+        """Wait for everybody, in short sums: a slow disk is no lost peer, and a lost one shows."""
+        while True:
+            wait([future], _TELL_S)
+            done = torch.tensor([int(future.done())])
+            self._membership.all_reduce(done)
+            if self._membership.broken:
+                return False
+            if int(done) == world:
+                return True
+
+    def _load(self, restored: Restored, state: TrainState, attempt: Attempt) -> Source | None:
+        snapshot = restored.reading.snapshot
+        if not restored.good:
+            _log.warning("%s cannot be restored, looking for another", snapshot)
+            if restored.whole:
+                self._recovery.reject(snapshot)
+            return None
+        try:
+            state.load_state_dict(dict(restored.tensors()))
+        except TrainerError as error:  # every rank of this job says the same
+            raise TrainerError(f"{snapshot}: {error}") from error
+        if not restored.reading.flash:
+            return "store"
+        return "local" if attempt.rank in restored.reading.flash.values() else "peer"
