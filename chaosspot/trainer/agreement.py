@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 from chaosspot.trainer.snapshot.parts import Part, SnapshotId
 
-__all__ = ["ROW", "Holdings", "Reading", "agree", "awaits", "read_table", "write_row"]
+__all__ = ["ROW", "Holdings", "Reading", "agree", "all_lost", "awaits", "read_table", "write_row"]
 
 _ENTRIES = 40
 _WIDTH = 5
-_HEAD = 2
+_HEAD = 4
 ROW = _HEAD + _ENTRIES * _WIDTH
 """Integers in which a rank says what it holds."""
 
@@ -38,6 +38,10 @@ class Holdings:
     """Complete snapshots that it saw in the store."""
     bad: frozenset[Part] = frozenset()
     """Parts of the store that it could not read, or found damaged."""
+    blind: bool = False
+    """The store did not say what it has."""
+    rejected: int = 0
+    """Parts and snapshots that it found damaged, wherever."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,7 +61,7 @@ def write_row(holdings: Holdings) -> list[int]:
     held = [(_FLASH, part.of, part.index) for part in holdings.flash]
     held += [(_STORE, snapshot, 0) for snapshot in holdings.store]
     entries += sorted(held, key=lambda entry: entry[1], reverse=True)
-    row = [holdings.step, holdings.waited_ms]
+    row = [holdings.step, holdings.waited_ms, int(holdings.blind), holdings.rejected]
     for kind, of, index in entries[:_ENTRIES]:
         row += [kind, of.step, of.generation, of.count, index]
     return row + [0] * (ROW - len(row))
@@ -77,6 +81,8 @@ def _read_row(row: Sequence[int]) -> Holdings:
     return Holdings(
         step=row[0],
         waited_ms=row[1],
+        blind=bool(row[2]),
+        rejected=row[3],
         flash=frozenset(parts[_FLASH]),
         store=frozenset(part.of for part in parts[_STORE]),
         bad=frozenset(parts[_BAD]),
@@ -101,12 +107,25 @@ def awaits(table: Sequence[Holdings], reading: Reading | None) -> bool:
     """Whether to wait for peers before going on from ``reading``: they may be coming back with the
     rest of a newer snapshot on their disks.
 
-    Only when nobody's memory holds the state, and not for long: their nodes may be gone.
+    Only when nobody's memory holds the state, and not for long: their nodes may be gone. But a
+    store that does not say what it has is waited for as long as it takes.
     """
+    if any(held.step for held in table):
+        return False
+    if any(held.blind for held in table):
+        return True
     newest = reading.snapshot.step if reading is not None else 0
     hope = any(part.of.step > newest for held in table for part in held.flash)
-    patient = all(held.step == 0 and held.waited_ms < _GATHER_MS for held in table)
-    return hope and patient
+    return hope and all(held.waited_ms < _GATHER_MS for held in table)
+
+
+def all_lost(table: Sequence[Holdings], reading: Reading | None) -> bool:
+    """Whether there were snapshots, and none of them can be read: no reason to begin anew."""
+    return (
+        reading is None
+        and not any(held.step for held in table)
+        and any(held.rejected for held in table)
+    )
 
 
 def _known(table: Iterable[Holdings]) -> set[SnapshotId]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from hashlib import blake2b
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -12,9 +13,10 @@ from torch import Tensor
 
 from chaosspot import probe
 from chaosspot.trainer.agreement import Holdings, Reading
+from chaosspot.trainer.config import InputError
 from chaosspot.trainer.snapshot.flash import Flash
 from chaosspot.trainer.snapshot.image import Layout
-from chaosspot.trainer.snapshot.manifest import Manifest, ManifestError
+from chaosspot.trainer.snapshot.manifest import Manifest, ManifestError, OtherJobError
 from chaosspot.trainer.snapshot.parts import Part, SnapshotId, complete
 from chaosspot.trainer.snapshot.staging import host_buffer
 from chaosspot.trainer.snapshot.store import Store
@@ -70,6 +72,7 @@ class Recovery:
         self._job = job
         self._layout = layout
         self._in_store: list[SnapshotId] = []
+        self._blind = store is not None
         self._rejected: set[SnapshotId] = set()
         self._bad: dict[Literal["flash", "store"], set[Part]] = {"flash": set(), "store": set()}
 
@@ -78,10 +81,10 @@ class Recovery:
         if self._store is None:
             return
         try:
-            self._in_store = complete(self._store.keys())
+            self._in_store, self._blind = complete(self._store.keys()), False
         except OSError as error:
             _log.warning("snapshots in the store cannot be listed: %s", error)
-            self._in_store = []
+            self._blind = True
 
     def holdings(self, step: int) -> Holdings:
         """What this rank could read, for the agreement; its memory is at ``step``."""
@@ -90,6 +93,8 @@ class Recovery:
             flash=frozenset(part for part in self._flash.parts() if self._is_ours(part)),
             store=frozenset(self._in_store) - self._rejected,
             bad=frozenset(self._bad["store"]),
+            blind=self._blind,
+            rejected=len(self._rejected) + len(self._bad["flash"]) + len(self._bad["store"]),
         )
 
     def reject(self, snapshot: SnapshotId) -> None:
@@ -115,6 +120,8 @@ class Recovery:
         try:
             manifest = self._flash.manifest(part, job=self._job)
             self._fits(manifest)
+        except OtherJobError as error:
+            raise self._others(self._flash.root / part.folder, error) from error
         except (OSError, ManifestError) as error:
             self._reject("flash", part, error)
             return False
@@ -131,6 +138,8 @@ class Recovery:
         target = restored.image[start:end]
         try:
             manifest = read(part, target.numpy().data)
+        except OtherJobError as error:
+            raise self._others(part.folder, error) from error
         except (OSError, ManifestError) as error:
             target.zero_()
             self._reject(tier, part, error)
@@ -150,6 +159,15 @@ class Recovery:
         return manifest
 
     def _from_store(self, part: Part, target: memoryview) -> Manifest:
+        try:
+            return self._once_from_store(part, target)
+        except OtherJobError:
+            raise
+        except (OSError, ManifestError) as error:  # damage may have come on the way
+            _log.warning("part %d of %s read once more: %s", part.index, part.of, error)
+            return self._once_from_store(part, target)
+
+    def _once_from_store(self, part: Part, target: memoryview) -> Manifest:
         assert self._store is not None
         text = self._store.get(part.manifest_key)
         manifest = Manifest.decode(text, part=part, job=self._job)
@@ -159,12 +177,16 @@ class Recovery:
         target[:] = data
         return manifest
 
+    @staticmethod
+    def _others(where: Path | str, error: OtherJobError) -> InputError:
+        return InputError(f"{where}: {error}; give this job a place of its own")
+
     def _fits(self, manifest: Manifest) -> None:
         ours = self._layout.entries
         for name in sorted(manifest.tensors.keys() | ours):
             found, expected = manifest.tensors.get(name), ours.get(name)
             if found != expected:
-                raise ManifestError(f"of another model: {name} is {found}, expected {expected}")
+                raise OtherJobError(f"of another model: {name} is {found}, expected {expected}")
         start, end = manifest.part.span(self._layout.total_bytes)
         if (manifest.start, manifest.sums.file_bytes) != (start, end - start):
             raise ManifestError(

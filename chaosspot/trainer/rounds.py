@@ -10,7 +10,16 @@ from typing import Literal
 
 import torch
 
-from chaosspot.trainer.agreement import ROW, Holdings, Reading, agree, awaits, read_table, write_row
+from chaosspot.trainer.agreement import (
+    ROW,
+    Holdings,
+    Reading,
+    agree,
+    all_lost,
+    awaits,
+    read_table,
+    write_row,
+)
 from chaosspot.trainer.config import TrainerError
 from chaosspot.trainer.membership import Attempt, Membership
 from chaosspot.trainer.restore import Recovery, Restored
@@ -50,10 +59,15 @@ class Rounds:
             return None
         reading = agree(table)
         if awaits(table, reading):
-            _log.info("waiting for peers that may have the rest of a newer snapshot")
+            _log.info("waiting for the store, or for peers with the rest of a newer snapshot")
             self._membership.abandon()
             time.sleep(_GATHER_POLL_S)
             return None
+        if all_lost(table, reading):
+            raise TrainerError(
+                "there are snapshots and none can be restored, see the log; remove them to begin "
+                "anew"
+            )
         if reading is None:
             self._settled = attempt.generation
             return None

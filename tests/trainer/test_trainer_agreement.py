@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosspot.trainer.agreement import ROW, Holdings, agree, awaits, read_table, write_row
+from chaosspot.trainer.agreement import (
+    ROW,
+    Holdings,
+    agree,
+    all_lost,
+    awaits,
+    read_table,
+    write_row,
+)
 from chaosspot.trainer.snapshot.parts import Part, SnapshotId, complete, parts_in
 
 OLD, NEW = SnapshotId(10, 1, 2), SnapshotId(15, 2, 2)
@@ -63,6 +71,21 @@ def test_peers_are_waited_for_who_may_have_the_rest_of_something_newer() -> None
     assert not awaits([tired, part], None), "one that is tired of waiting is enough"
 
 
+def test_a_store_that_does_not_say_what_it_has_is_waited_for() -> None:
+    blind = Holdings(step=0, blind=True, waited_ms=10**6)
+    assert awaits([blind, rank()], None)
+    assert awaits([blind, rank(store=(OLD,))], agree([blind, rank(store=(OLD,))]))
+    assert not awaits([blind, rank(step=3)], None), "peers have the state"
+
+
+def test_nobody_begins_anew_beside_snapshots_that_cannot_be_read() -> None:
+    damaged = Holdings(step=0, rejected=1)
+    assert all_lost([rank(), damaged], None)
+    assert not all_lost([rank(step=4), damaged], None)
+    assert not all_lost([damaged, rank(store=(OLD,))], agree([rank(store=(OLD,))]))
+    assert not all_lost([rank()], None)
+
+
 def test_nobody_holds_anything() -> None:
     assert agree([rank(), rank()]) is None
     assert agree([]) is None
@@ -77,6 +100,8 @@ holdings = st.builds(
     flash=st.frozensets(parts, max_size=12),
     store=st.frozensets(snapshots, max_size=6),
     bad=st.frozensets(parts, max_size=6),
+    blind=st.booleans(),
+    rejected=st.integers(0, 99),
 )
 
 

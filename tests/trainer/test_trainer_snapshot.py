@@ -16,6 +16,7 @@ import torch
 from snapshotted import JOB, advance, flash_at, restore, tiny_state, whole, write
 
 from chaosspot.trainer.agreement import agree
+from chaosspot.trainer.config import InputError
 from chaosspot.trainer.restore import Recovery
 from chaosspot.trainer.snapshot.disk import RealDisk
 from chaosspot.trainer.snapshot.flash import Flash
@@ -126,7 +127,7 @@ def other_step(path: Path) -> None:
 
 
 def other_bytes(path: Path) -> None:
-    resealed(path, b'"start":0', b'"start":8')
+    resealed(path, b'"start":0,"sums"', b'"start":8,"sums"')
 
 
 @pytest.mark.parametrize(
@@ -171,11 +172,36 @@ def test_the_store_steps_in_for_a_damaged_flash(
     assert restored.digest() == state.digest()
 
 
-def test_a_snapshot_of_another_job_is_never_loaded(flash: Flash) -> None:
-    write(flash, advance(tiny_state()), job="other")
-    found, state = restore(flash)
-    assert found is None
-    assert state.step == 0
+def test_a_snapshot_of_another_job_is_never_loaded(flash: Flash, tmp_path: Path) -> None:
+    part = write(flash, advance(tiny_state()), job="other")
+    with pytest.raises(InputError, match="job 'other', this one is 'job'") as refused:
+        restore(flash)
+    assert str(tmp_path / "flash" / part.folder) in str(refused.value)
+
+
+def test_a_snapshot_of_another_model_is_never_loaded(flash: Flash) -> None:
+    write(flash, advance(tiny_state(ballast_bytes=64)))
+    with pytest.raises(InputError, match="another model: ballast is Entry"):
+        restore(flash)
+
+
+def test_damage_that_came_on_the_way_is_no_damage(flash: Flash, store: DirectoryStore) -> None:
+    state = advance(tiny_state())
+    write(flash, state)
+    with Uploader(flash, store, job=JOB, keep=3) as uploader:
+        uploader.submit(whole(1))
+        assert uploader.wait(10)
+    got = store.get
+
+    def damaged_once(key: str) -> bytes:
+        store.get = got
+        return bytes([got(key)[0] ^ 1]) + got(key)[1:]
+
+    store.get = damaged_once
+    with flash_at(flash.root.with_name("new")) as new:
+        found, restored = restore(new, store)
+    assert found == ("store", 1)
+    assert restored.digest() == state.digest()
 
 
 def test_what_is_damaged_is_not_offered_again(flash: Flash, tmp_path: Path) -> None:

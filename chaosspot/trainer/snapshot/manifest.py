@@ -14,7 +14,7 @@ from chaosspot.trainer.snapshot.direct import Sums, sum_text
 from chaosspot.trainer.snapshot.image import Entry, Layout
 from chaosspot.trainer.snapshot.parts import Part, SnapshotId
 
-__all__ = ["FORMAT", "Manifest", "ManifestError"]
+__all__ = ["FORMAT", "Manifest", "ManifestError", "OtherJobError"]
 
 FORMAT = "chaosspot-snapshot/2"
 _FAMILY = "chaosspot-snapshot/"
@@ -22,6 +22,10 @@ _FAMILY = "chaosspot-snapshot/"
 
 class ManifestError(Exception):
     """A snapshot is not what its manifest says, or the manifest is none."""
+
+
+class OtherJobError(ManifestError):
+    """A snapshot is another job's: of other settings, data or model."""
 
 
 class _Format(msgspec.Struct, frozen=True):
@@ -119,7 +123,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if part is not None and manifest.part != part:
             raise ManifestError(f"is of part {manifest.index} of {manifest.part.of}, not {part}")
         if job is not None and manifest.job != job:
-            raise ManifestError(
+            raise OtherJobError(
                 f"belongs to other settings or data: job {manifest.job!r}, this one is {job!r}"
             )
         return manifest

@@ -77,6 +77,8 @@ class ObjectStore:
         where = self._where(key)
         with _as_os_errors(key):
             answer = self._s3.get_object(**where, ChecksumMode="ENABLED")
+            if not {"ContentLength", "ETag"} <= answer.keys():
+                raise OSError(f"{key}: the head of the answer was cut")
             size, tag = answer["ContentLength"], answer["ETag"]
             value = bytearray()
             for pause_s in (*_PAUSES_S, None):
