@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import signal
 from collections.abc import Iterator
 
@@ -26,10 +27,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Leases and twins of the tests stay out of the user's own; workers of one session share."""
+def own_state(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[None]:
+    """Leases and twins of the tests stay out of the user's own.
+
+    Twins are shared by workers and sessions, until the code changes.
+    """
+    code = hashlib.blake2b(digest_size=8)
+    for path in sorted((pytestconfig.rootpath / "chaosspot").rglob("*.py")):
+        code.update(path.read_bytes())
+    twins = pytestconfig.cache.mkdir(f"twins-{code.hexdigest()}")
     base = tmp_path_factory.getbasetemp()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CHAOSSPOT_STATE_HOME", str(base / "state"))
-        patch.setenv("XDG_CACHE_HOME", str(base.parent / "twins"))
+        patch.setenv("XDG_CACHE_HOME", str(twins))
         yield
