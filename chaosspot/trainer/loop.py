@@ -33,6 +33,7 @@ from chaosspot.trainer.reduction import ExactReduction
 from chaosspot.trainer.rounds import Rounds
 from chaosspot.trainer.snapshot.keeper import SnapshotKeeper
 from chaosspot.trainer.snapshot.parts import Part, SnapshotId
+from chaosspot.trainer.snapshot.worker import Worker
 from chaosspot.trainer.state import TrainState
 from chaosspot.trainer.watcher import Watcher
 
@@ -116,7 +117,8 @@ class Trainer:
             patience_s=config.patience_s,
         )
         stack.callback(self.membership.leave)
-        self.rounds = Rounds(self.membership, self.snapshots.recovery)
+        reader = stack.enter_context(Worker("restore"))
+        self.rounds = Rounds(self.membership, self.snapshots.recovery, reader)
         self.joined = False
         self.attempt = Attempt(generation=0, world=0, rank=None, healed=False)  # the latest
         self.staying = 0  # other members who had no notice at the last step

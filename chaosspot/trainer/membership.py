@@ -166,6 +166,11 @@ class Membership:
         self._abort_if_failed()
 
     @property
+    def has_time(self) -> bool:
+        """Whether this node will be there long enough to go on with its peers."""
+        return self._go_on()
+
+    @property
     def broken(self) -> bool:
         """Whether a sum of this attempt failed; none of them is to be used then."""
         return self._built().errored() is not None

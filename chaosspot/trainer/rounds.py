@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from dataclasses import replace
 from typing import Literal
 
@@ -23,6 +23,7 @@ from chaosspot.trainer.agreement import (
 from chaosspot.trainer.config import TrainerError
 from chaosspot.trainer.membership import Attempt, Membership
 from chaosspot.trainer.restore import Recovery, Restored
+from chaosspot.trainer.snapshot.worker import Worker
 from chaosspot.trainer.state import TrainState
 
 __all__ = ["Rounds"]
@@ -38,9 +39,10 @@ Source = Literal["peer", "local", "store"]
 class Rounds:
     """One round for every membership: tell what is held, agree, read together, load."""
 
-    def __init__(self, membership: Membership, recovery: Recovery) -> None:
+    def __init__(self, membership: Membership, recovery: Recovery, reader: Worker) -> None:
         self._membership = membership
         self._recovery = recovery
+        self._reader = reader
         self._settled: int | None = None  # the generation
         self._since = time.monotonic()
 
@@ -92,11 +94,18 @@ class Rounds:
     def _read(self, reading: Reading, attempt: Attempt) -> Restored | None:
         """The whole snapshot, once all have read their parts; None when the attempt failed."""
         rank = -1 if attempt.rank is None else attempt.rank
-        with ThreadPoolExecutor(1, "restore") as thread:
-            future = thread.submit(self._recovery.read, reading, rank)
-            if not self._all_have_read(future, attempt.world):
-                self._membership.commit()
-                return None
+        future: Future[Restored] = Future()
+
+        def read() -> None:
+            try:
+                future.set_result(self._recovery.read(reading, rank))
+            except BaseException as error:  # noqa: BLE001 - raised where the result is taken
+                future.set_exception(error)
+
+        self._reader.submit(read)
+        if not self._all_have_read(future, attempt.world):
+            self._membership.abandon()
+            return None
         restored = future.result()
         for tensor in restored.sums():
             self._membership.all_reduce(tensor)
@@ -108,7 +117,7 @@ class Rounds:
             wait([future], _TELL_S)
             done = torch.tensor([int(future.done())])
             self._membership.all_reduce(done)
-            if self._membership.broken:
+            if self._membership.broken or not self._membership.has_time:
                 return False
             if int(done) == world:
                 return True

@@ -17,14 +17,15 @@ from chaosspot import probe
 from chaosspot.trainer.plan import surplus
 from chaosspot.trainer.snapshot.direct import BLOCK_BYTES, DirectWriter, Sums
 from chaosspot.trainer.snapshot.disk import Disk, RealDisk
-from chaosspot.trainer.snapshot.manifest import Manifest
+from chaosspot.trainer.snapshot.manifest import Manifest, ManifestError
 from chaosspot.trainer.snapshot.parts import Part, parts_in
-from chaosspot.trainer.snapshot.reading import read_into
+from chaosspot.trainer.snapshot.reading import read_into, verify
 
 __all__ = ["Flash"]
 
 _DEPTH = 4  # step, generation, part, file
 _BESIDE = ".tmp"
+_OURS = "step-"
 
 
 class Flash:
@@ -48,7 +49,8 @@ class Flash:
         self._keep = keep
         self._disk = disk or RealDisk()
         self._writer = DirectWriter(self._disk, writers=writers, block_bytes=block_bytes)
-        root.mkdir(parents=True, exist_ok=True)
+        self._make(root)
+        self._name_root()
 
     def __enter__(self) -> Self:
         return self
@@ -81,11 +83,13 @@ class Flash:
         """
         probe.point("snapshot.before-write")
         folder = self._folder(part)
-        self._unlink(self.root / part.manifest_key)  # what is now written over is none any more
         try:
-            manifest = describe(self._writer.write(self.root / part.data_key, [data]))
-            probe.point("snapshot.before-rename")
-            self._put(self.root / part.manifest_key, manifest.encode())
+            manifest = self._there(part, data, describe)
+            if manifest is None:
+                self._unlink(self.root / part.manifest_key)  # what is written over is none any more
+                manifest = describe(self._writer.write(self.root / part.data_key, [data]))
+                probe.point("snapshot.before-rename")
+                self._put(self.root / part.manifest_key, manifest.encode())
             for directory in (folder, *folder.parents):
                 self._disk.sync_directory(directory)
                 if directory == self.root:
@@ -136,6 +140,24 @@ class Flash:
                 finally:
                     view.release()
 
+    def _make(self, directory: Path) -> None:
+        """Make a directory, and those above it that are missing."""
+        with suppress(FileExistsError):
+            try:
+                self._disk.mkdir(directory)
+            except FileNotFoundError:
+                self._make(directory.parent)
+                self._disk.mkdir(directory)
+
+    def _name_root(self) -> None:
+        """Make the directory's own name durable, and the names above it: an earlier process may
+        have made them and died before it could."""
+        root = self.root.absolute()
+        self._disk.sync_directory(root)  # raises if it is none
+        for directory in root.parents:
+            with suppress(PermissionError):  # whoever made it has to
+                self._disk.sync_directory(directory)
+
     def _folder(self, part: Part) -> Path:
         """Its folder, made."""
         folder = self.root
@@ -144,6 +166,21 @@ class Flash:
             with suppress(FileExistsError):
                 self._disk.mkdir(folder)
         return folder
+
+    def _there(
+        self, part: Part, data: memoryview, describe: Callable[[Sums], Manifest]
+    ) -> Manifest | None:
+        """Its manifest if the same part is there already and whole, which is not put at risk by
+        writing over it."""
+        try:
+            manifest = self.manifest(part)
+            manifest.check(data)
+            if describe(manifest.sums) != manifest:
+                return None
+            verify(self._disk, self.root / part.data_key, manifest.sums)
+        except (ManifestError, OSError):
+            return None
+        return manifest
 
     def _put(self, path: Path, data: bytes) -> None:
         beside = path.with_name(path.name + _BESIDE)
@@ -167,10 +204,14 @@ class Flash:
         """
         steps = {part.of.step for part in self.parts()}
         old = set(surplus(steps, self._keep, [part.of.step for part in in_use]))
-        for part in sorted({p for key in self._keys() if (p := Part.of_key(key))}):
+        for part in sorted({p for key in self._below(_DEPTH - 1) if (p := Part.of_key(f"{key}/"))}):
             unfinished = part.of.step < newest.of.step and part.of.step not in steps
             if part.of.step in old or unfinished:
                 self._remove(part)
+        for key in (*self._below(_DEPTH - 2), *self._below(_DEPTH - 3)):
+            if key.startswith(_OURS) and not self._names(self.root / key):
+                with suppress(OSError):  # no directory
+                    self._disk.rmdir(self.root / key)
 
     def _remove(self, part: Part) -> None:
         folder = self.root / part.folder
@@ -186,8 +227,12 @@ class Flash:
             self._disk.unlink(path)
 
     def _keys(self) -> list[str]:
+        return self._below(_DEPTH)
+
+    def _below(self, depth: int) -> list[str]:
+        """What lies so many names below the root."""
         paths = [self.root]
-        for _ in range(_DEPTH):
+        for _ in range(depth):
             paths = [path / name for path in paths for name in self._names(path)]
         return [str(path.relative_to(self.root)) for path in paths]
 

@@ -22,7 +22,7 @@ from chaosspot.trainer.snapshot.direct import (
 from chaosspot.trainer.snapshot.disk import Disk
 from chaosspot.trainer.snapshot.manifest import ManifestError
 
-__all__ = ["DamageError", "read_into"]
+__all__ = ["DamageError", "read_into", "verify"]
 
 _log = logging.getLogger(__name__)
 
@@ -57,6 +57,20 @@ def read_into(
     content = Laid(targets)
     if content.length != sums.file_bytes:
         raise ValueError(f"targets have {content.length} bytes for a file of {sums.file_bytes}")
+    _read_whole(disk, path, sums, content, readers)
+
+
+def verify(disk: Disk, path: Path, sums: Sums, *, readers: int = 4) -> None:
+    """Read the whole file, a block at a time, and keep nothing of it.
+
+    Raises:
+        DamageError: as :func:`read_into`.
+        OSError: the file is not there or cannot be read; names it.
+    """
+    _read_whole(disk, path, sums, None, readers)
+
+
+def _read_whole(disk: Disk, path: Path, sums: Sums, content: Laid | None, readers: int) -> None:
     with naming(path), BlockPool(readers, sums.block_bytes) as pool:
         try:
             _read(disk, path, sums, content, pool, direct=True)
@@ -68,12 +82,12 @@ def read_into(
 
 
 def _read(
-    disk: Disk, path: Path, sums: Sums, content: Laid, pool: BlockPool, *, direct: bool
+    disk: Disk, path: Path, sums: Sums, content: Laid | None, pool: BlockPool, *, direct: bool
 ) -> None:
     def read_block(block: int, buffer: Bytes) -> None:
         start = block * sums.block_bytes
         end = min(start + sums.block_bytes, sums.file_bytes)
-        pieces = list(content.pieces(start, end))
+        pieces = list(content.pieces(start, end)) if content else []
         in_place = len(pieces) == 1 and is_aligned(pieces[0])
         into = pieces[0] if in_place else buffer[: padded(end - start)]
         data = into[: _read_all(disk, descriptor, into.data, start, end)]
