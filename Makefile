@@ -27,14 +27,17 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
-bench: $(READY) ## harness overhead and digest cost, in interleaved pairs
+bench: $(READY) ## what harness and snapshots cost, by turns with the machine's own limits
 	$(BIN)/python suites/bench/overhead.py
+	$(BIN)/python suites/bench/stall.py
+	$(BIN)/python suites/bench/deadline.py
+	$(BIN)/python suites/bench/restore.py
 
 calibrate: $(READY) ## sensitivity and false alarms of the oracles: 10 attacks on each sick trainer
 	$(BIN)/python suites/bench/calibrate.py
 
-gpu: $(READY) ## the tests that need a CUDA device
-	$(BIN)/python -m pytest -m gpu
+gpu: $(READY) ## the tests that need a CUDA device, with their figures; skipped without one
+	$(BIN)/python -m pytest -m gpu tests/trainer/test_trainer_gpu.py --durations 5
 
 soak: $(READY) ## what CI has no time for: sudden-kill 20 times, spot-notice 10 times
 	$(BIN)/chaosspot attack sudden-kill --repeat 20 --seed 1
@@ -43,7 +46,7 @@ soak: $(READY) ## what CI has no time for: sudden-kill 20 times, spot-notice 10 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
 clean:
