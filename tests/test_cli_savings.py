@@ -76,6 +76,9 @@ def test_what_places_nodes_takes_losses_from_a_trace(cli: Cli) -> None:
     losses = json.loads(done.stdout)["placement"]["losses"]
     assert losses["tick_s"] == 600
     assert "eight-nodes.csv" in losses["source"]
+    seen = json.loads(done.stdout)["seen"]
+    assert [risk["model"] for risk in seen["risks"]] == ["as seen", "beta-binomial", "common shock"]
+    assert seen["risks"][2]["p_all"] == pytest.approx(seen["risks"][0]["p_all"])
 
 
 @pytest.mark.parametrize(
@@ -97,6 +100,20 @@ def test_what_places_nodes_takes_losses_from_a_trace(cli: Cli) -> None:
             "rates in different currencies: EUR, USD",
         ),
         (["--discount", 0.65, "--trace", EIGHT, *COSTS[:5], "often"], "interval_s = 'often'"),
+        (["--discount", "nan", "--rework", 0.05], "discount = nan: at least 0 and below 1"),
+        (["--discount", 0.65, "--rework", "inf"], "rework = inf: at least 0 and finite"),
+        (["--discount", 0.65, "--rework", 0.05, "--on-demand-rate", ""], "rate '': a number"),
+        (["--discount", 0.65, "--trace", EIGHT, *COSTS, "--time-unit", "s"], "events say their"),
+        (["--discount", 0.65, "--trace", EIGHT, *COSTS, "--survives-nodes", 1], "survives_nodes"),
+        (["--discount", 0.65, "--mtbi-h", 1e-6, *COSTS], "never finished"),
+        (
+            ["--placement", FIXTURES / "three-zones.toml", "--discount-source", "a list"],
+            "has prices of its own",
+        ),
+        (
+            ["--discount", 0.65, "--rework", 0.05, "--plot", "/nowhere/a.svg"],
+            "cannot write '/nowhere/a.svg'",
+        ),
     ],
 )
 def test_bad_input_gives_one_clear_line_and_exits_2(argv: list[object], message: str) -> None:
@@ -104,8 +121,88 @@ def test_bad_input_gives_one_clear_line_and_exits_2(argv: list[object], message:
 
 
 @pytest.mark.parametrize(
+    "option",
+    [
+        *(["--one-means", "available"], ["--time-unit", "s"], ["--held"], ["--licence", "MIT"]),
+        *(["--nodes", 3], ["--min-nodes", 3], ["--reserved-nodes", 1], ["--fallback"]),
+        *(["--bill-waiting"], ["--survives-nodes", 1], ["--join-s", 0], ["--storage", 0]),
+        *(["--egress", 3], ["--starts", 8], ["--samples", 1000], ["--seed", 0]),
+    ],
+    ids=lambda option: option[0],
+)
+def test_what_is_about_traces_is_refused_without_one(option: list[object]) -> None:
+    """Also where it says what would be the case anyway: it was said for a reason."""
+    for basis in (["--rework", 0.05], ["--mtbi-h", 1, *COSTS]):
+        message = refused("savings", "--discount", 0.65, *basis, *option).stderr
+        assert f"{option[0]} does not apply without --trace" in message
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (["--stall-s", 0], "without --trace or --mtbi-h or --placement"),
+        (["--interval-s", "auto"], "without --trace or --mtbi-h or --placement"),
+        (["--noticed", 0.5], "without --runs"),
+        (["--step-s", 2], "without --runs"),
+        (["--reserved-rate", 1], "without --reserved-nodes"),
+    ],
+)
+def test_what_would_change_nothing_is_refused(option: list[object], message: str) -> None:
+    done = refused("savings", "--discount", 0.65, "--rework", 0.05, *option)
+    assert f"{option[0]} does not apply {message}" in done.stderr
+
+
+def test_an_assumed_rework_leaves_no_room_for_costs() -> None:
+    asked = ("--placement", FIXTURES / "three-zones.toml", "--rework", 0.05, "--restart-s", 0)
+    assert (
+        "--restart-s does not apply: --rework 0.05 says it all" in refused("savings", *asked).stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("0,3\n1e999,4\n", ["--time-unit", "s"]),
+        ("0,3\nnan,4\n", ["--time-unit", "s"]),
+        ("0,3\n10,1e30\n", ["--time-unit", "s"]),
+        (f"0,add,a\n{'9' * 400},add,b\n", []),
+        ('{"metadata": {"gap_seconds": 60}, "data": [99999999999999999999, 2]}', []),
+        ('{"metadata": {"gap_seconds": 60}, "data": [-1, 2]}', []),
+        ('{"metadata": {"gap_seconds": 60}, "data": [0, 0]}', ["--one-means", "available"]),
+    ],
+)
+def test_a_trace_with_numbers_that_cannot_be_is_refused(
+    tmp_path: Path, text: str, options: list[object]
+) -> None:
+    path = tmp_path / "trace"
+    path.write_text(text)
+    asked = ("savings", "--discount", 0.65, "--trace", path, *COSTS, *options)
+    assert str(path) in refused(*asked).stderr
+
+
+def test_a_picture_that_cannot_be_made_leaves_no_answer_and_what_was_there(tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").write_text("mine")
+    (tmp_path / "a.svg").mkdir()
+    asked = ("savings", "--discount", 0.65, "--rework", 0.05, "--plot")
+    assert "a name that ends in .svg or .png" in refused(*asked, tmp_path / "a.pdf").stderr
+    assert "there is something that is no file" in refused(*asked, tmp_path / "a.svg").stderr
+    assert (tmp_path / "a.pdf").read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.pdf", "a.svg"]
+
+
+@pytest.mark.parametrize(
     ("argv", "message"),
     [
+        ([FIXTURES / "three-zones.toml", "--tick-s", 60], "--tick-s does not apply without --tr"),
+        ([FIXTURES / "three-zones.toml", "--keep", "--survive", "zone"], "--keep moves no node"),
+        ([FIXTURES / "three-zones.toml", "--nodes", 10_001], "nodes = 10001: at most 10000"),
+        ([FIXTURES / "three-zones.toml", "--at-least-lost", 17], "at_least_lost = 17: 16 nodes"),
+        ([FIXTURES / "three-zones.toml", "--write", "/dev/full"], "cannot write '/dev/full'"),
+        ([FIXTURES / "three-zones.toml", "--write", "/nowhere/a"], "No such file or directory"),
+        (
+            [FIXTURES / "three-zones.toml", "--trace", EIGHT, "--tick-s", 1e-9],
+            "tick_s = 1e-09: more than 100,000,000 ticks",
+        ),
         ([FIXTURES / "three-zones.toml", "--min-nodes", 13], "13 of 16 nodes must be left"),
         ([FIXTURES / "three-zones.toml", "--survive", "moon"], "survive = 'moon': valid: zone"),
         ([FIXTURES / "three-zones.toml", "--min-nodes", 17], "min_nodes = 17: at most nodes = 16"),

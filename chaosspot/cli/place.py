@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,7 @@ from rich.table import Table
 
 from chaosspot import toml
 from chaosspot.cli.common import Json, at_least, guarded, out, print_json
-from chaosspot.cli.savings import print_rows, read_trace
+from chaosspot.cli.savings import print_rows, read_trace, refuse_idle
 from chaosspot.words import plain
 
 if TYPE_CHECKING:
@@ -20,9 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ["place"]
 
+_NEEDS = dict.fromkeys(("tick_s", "one_means", "time_unit"), (("trace",),))
+
 
 @guarded
 def place(
+    context: typer.Context,
     file: Annotated[Path, typer.Argument(help="A placement file: the job, pools and losses.")],
     nodes: Annotated[int | None, typer.Option(help="Workers, instead of the file's.")] = None,
     min_nodes: Annotated[int | None, typer.Option(help="The least it goes on with.")] = None,
@@ -57,28 +61,40 @@ def place(
     The spread is the cheapest whose loss of any one zone (or family, with --survive) leaves the
     state and the least number of nodes. Coordinators and critical stages go on reserved nodes.
     """
+    from chaosspot.economics.files import write_whole
     from chaosspot.economics.placement import Placement
     from chaosspot.economics.placing import Choice, choose, fitted, rows
+    from chaosspot.economics.seen import seen_in
 
+    refuse_idle(context, _NEEDS)
+    if keep and survive:
+        raise ValueError(f"--survive {survive[0]} does not apply: --keep moves no node")
     at_least(1, nodes=nodes, redundancy=redundancy)
     at_least(1, **{"min-nodes": min_nodes, "at-least-lost": at_least_lost})
     given = {"nodes": nodes, "min_nodes": min_nodes, "redundancy": redundancy}
     plan = toml.read(file, Placement)
     plan = msgspec.structs.replace(plan, **{k: v for k, v in given.items() if v is not None})
-    if seen := read_trace(trace, one_means, time_unit, None, "not stated"):
-        plan = fitted(plan, seen, tick_s=tick_s)
+    seen = None
+    if lost := read_trace(trace, one_means, time_unit, None, "not stated"):
+        plan = fitted(plan, lost, tick_s=tick_s)
+        seen = seen_in(lost, tick_s=plan.losses.tick_s)
     found = choose(
         plan,
         Choice(survive=tuple(survive or ("zone",)), keep=keep, at_least_lost=at_least_lost),
     )
+    found = msgspec.structs.replace(found, seen=seen)
     if write is not None:
-        write.write_text(toml.dumps(found.placement), encoding="utf-8")
+        write_whole(write, toml.dumps(found.placement).encode())
     if json:
         print_json(found)
         return
     _print_pools(found)
     print_rows(rows(found))
-    _print_risks([*found.risks, *found.even_spreads], found)
+    tick_s = found.placement.losses.tick_s
+    if seen and seen.risks:
+        print_rows([("in the trace", f"{seen.ticks} ticks began with all {seen.nodes} nodes")])
+        _print_risks(tick_s, [("in the trace, ", seen.risks)])
+    _print_risks(tick_s, [("as placed, ", found.risks), ("evenly, ", found.even_spreads)])
 
 
 def _print_pools(found: Placed) -> None:
@@ -92,14 +108,13 @@ def _print_pools(found: Placed) -> None:
     out.print(table, highlight=False, markup=False)
 
 
-def _print_risks(risks: list[Risk], found: Placed) -> None:
+def _print_risks(tick_s: float, groups: list[tuple[str, Sequence[Risk]]]) -> None:
     table = Table(box=None, pad_edge=False, header_style="dim")
-    tick_s = found.placement.losses.tick_s
-    columns = (f"within {tick_s:g} s", "pools", "any", f"{risks[0].at_least} or more", "all")
-    for column in columns:
+    at_least = groups[0][1][0].at_least
+    for column in (f"within {tick_s:g} s", "pools", "any", f"{at_least} or more", "all"):
         table.add_column(column)
-    for number, risk in enumerate(risks):
-        spread = "evenly, " if number >= len(found.risks) else "as placed, "
-        chances = (risk.p_any, risk.p_at_least, risk.p_all)
-        table.add_row(spread + risk.model, str(risk.pools), *(f"{p:.3g}" for p in chances))
+    for how, risks in groups:
+        for risk in risks:
+            chances = (risk.p_any, risk.p_at_least, risk.p_all)
+            table.add_row(how + risk.model, str(risk.pools), *(f"{p:.3g}" for p in chances))
     out.print(table, highlight=False, markup=False)

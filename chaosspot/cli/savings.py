@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
@@ -17,17 +17,35 @@ from chaosspot.words import plain
 if TYPE_CHECKING:
     from chaosspot.economics import traces
     from chaosspot.economics.measured import Measured
+    from chaosspot.economics.money import Rate
     from chaosspot.economics.trace import Trace
 
-__all__ = ["print_rows", "read_trace", "savings"]
+__all__ = ["print_rows", "read_trace", "refuse_idle", "savings"]
+
+_BASES = ("trace", "mtbi_h", "placement")
+# What each option needs beside it, to be of any use: one of the first, and one of the second ...
+_NEEDS: dict[str, tuple[tuple[str, ...], ...]] = {
+    **dict.fromkeys(("one_means", "time_unit", "held", "licence"), (("trace",),)),
+    **dict.fromkeys(("nodes", "min_nodes", "reserved_nodes", "fallback"), (("trace",),)),
+    **dict.fromkeys(("bill_waiting", "survives_nodes", "join_s"), (("trace",),)),
+    **dict.fromkeys(("storage", "egress", "starts", "samples", "seed"), (("trace",),)),
+    **dict.fromkeys(("stall_s", "restart_s", "lost_s", "interval_s"), (_BASES,)),
+    **dict.fromkeys(("noticed", "state_bytes"), (("runs",), _BASES)),
+    **dict.fromkeys(("bandwidth_bytes_per_s", "step_s"), (("runs",), _BASES)),
+    "reserved_rate": (("reserved_nodes",),),
+}
+_COSTS = ("stall_s", "restart_s", "lost_s", "interval_s")
 
 
 @guarded
 def savings(
+    context: typer.Context,
     discount: Annotated[
         float | None, typer.Option(help="Of spot, a share of on-demand: 0.65.")
     ] = None,
-    discount_source: Annotated[str, typer.Option(help="Where that comes from, and when.")] = "",
+    discount_source: Annotated[
+        str | None, typer.Option(help="Where that comes from, and when.")
+    ] = None,
     spot_rate: Annotated[
         str | None, typer.Option(help="For a node and hour: 1.20, or 1.20 EUR.")
     ] = None,
@@ -120,20 +138,25 @@ def savings(
     from chaosspot.economics.question import Question, answer
     from chaosspot.economics.savings import rows
 
+    refuse_idle(context, _NEEDS)
+    costs = [name for name in _COSTS if context.params[name] is not None]
+    if costs and rework is not None:
+        raise ValueError(f"{_option(costs[0])} does not apply: --rework {rework:g} says it all")
     at_least(1, nodes=nodes, starts=starts, samples=samples, **{"min-nodes": min_nodes})
     at_least(0, seed=seed, **{"reserved-nodes": reserved_nodes, "survives-nodes": survives_nodes})
     placed = toml.read(placement, Placement) if placement else None
-    if placed and (discount is not None or spot_rate or on_demand_rate or reserved_rate):
+    own = (discount, discount_source, spot_rate, on_demand_rate, reserved_rate)
+    if placed and any(price is not None for price in own):
         raise ValueError(f"{str(placement)!r} has prices of its own: say no discount or rate")
     held_trace = read_trace(trace, one_means, time_unit, held, licence)
     found = answer(
         Question(
             prices=prices.prices(
                 discount=discount,
-                spot=prices.parse_rate(spot_rate) if spot_rate else None,
-                on_demand=prices.parse_rate(on_demand_rate) if on_demand_rate else None,
-                reserved=prices.parse_rate(reserved_rate) if reserved_rate else None,
-                source=discount_source,
+                spot=_rate(spot_rate),
+                on_demand=_rate(on_demand_rate),
+                reserved=_rate(reserved_rate),
+                source=discount_source or "",
             )
             if placed is None
             else prices.of_placement(placed),
@@ -159,8 +182,8 @@ def savings(
             fallback=fallback,
             bill_waiting=bill_waiting,
             survives_nodes=survives_nodes,
-            storage=prices.parse_amount(storage) if storage else None,
-            egress=prices.parse_amount(egress) if egress else None,
+            storage=prices.parse_amount(storage) if storage is not None else None,
+            egress=prices.parse_amount(egress) if egress is not None else None,
             starts=starts,
             samples=samples,
         ),
@@ -187,6 +210,31 @@ def print_rows(rows: Iterable[tuple[str, str]]) -> None:
         last = number == len(listed)
         table.add_row(escape(plain(label)), f"[bold]{shown}[/]" if last else shown)
     out.print(table, highlight=False)
+
+
+def refuse_idle(context: typer.Context, needs: Mapping[str, tuple[tuple[str, ...], ...]]) -> None:
+    """Refuse an option that would change nothing: each needs one of every group beside it.
+
+    Raises:
+        ValueError: with the option, and what it needs.
+    """
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    said = {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
+    for name in context.params:  # in the order of the help
+        for group in needs.get(name, ()) if name in said else ():
+            if not said.intersection(group):
+                needed = " or ".join(_option(other) for other in group)
+                raise ValueError(f"{_option(name)} does not apply without {needed}")
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _rate(text: str | None) -> Rate | None:
+    from chaosspot.economics.prices import parse_rate
+
+    return None if text is None else parse_rate(text)
 
 
 def _measured(runs: list[Path] | None) -> Measured | None:

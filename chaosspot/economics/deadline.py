@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from chaosspot.economics.checked import above_0, at_least_0
+from chaosspot.economics.checked import above_0, at_least_0, share
 from chaosspot.economics.trace import Flags
 
 __all__ = ["Spent", "greedy", "greedy_fluid"]
@@ -90,8 +90,7 @@ def greedy_fluid(*, spot_share: float, work_s: float, deadline_s: float) -> Spen
     Raises:
         ValueError: ``spot_share`` is outside [0, 1], or there is less time than work.
     """
-    if not 0 <= spot_share <= 1:
-        raise ValueError(f"spot_share = {spot_share!r}: at least 0 and at most 1")
+    share(spot_share=spot_share)
     _check_room(work_s, deadline_s)
     if spot_share * deadline_s >= work_s:  # spot alone is enough
         passed_s = work_s / spot_share

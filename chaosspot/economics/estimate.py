@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import msgspec
 import numpy as np
 
 from chaosspot.economics.bootstrap import Interval, ratio_interval
-from chaosspot.economics.checked import at_least_1
+from chaosspot.economics.checked import at_least_0, at_least_1
 from chaosspot.economics.ledger import (
     FIELD_REWORK,
     Ledger,
@@ -196,8 +194,7 @@ def ledger_of_placement(placement: Placement, *, rework: float, run_h: float = 1
             f"{found} of {placement.nodes + placement.coordinators} nodes are placed: "
             "choose where with chaosspot place"
         )
-    if not (math.isfinite(rework) and rework >= 0):
-        raise ValueError(f"rework = {rework!r}: at least 0 and finite")
+    at_least_0(rework=rework)
     return Ledger(
         lines=tuple(
             Line(

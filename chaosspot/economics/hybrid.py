@@ -11,19 +11,7 @@ import msgspec
 
 from chaosspot.economics.checked import at_least_0, below_1, share
 
-__all__ = ["Hybrid", "reserved_nodes"]
-
-
-def reserved_nodes(*, coordinators: int, critical_stages: int, nodes_per_stage: int = 1) -> int:
-    """How many nodes the hybrid rule reserves.
-
-    Raises:
-        ValueError: a number is negative.
-    """
-    at_least_0(
-        coordinators=coordinators, critical_stages=critical_stages, nodes_per_stage=nodes_per_stage
-    )
-    return coordinators + critical_stages * nodes_per_stage
+__all__ = ["Hybrid"]
 
 
 class Hybrid(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ import msgspec
 from chaosspot.economics.checked import above_0, at_least_0, share
 from chaosspot.trainer import cadence
 
-__all__ = ["Costs", "best_interval_s", "least_mtbi_s", "rework_ratio", "scratch_h"]
+__all__ = ["Costs", "best_interval_s", "least_mtbi_s", "rework_ratio"]
 
 
 class Costs(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,18 +92,3 @@ def least_mtbi_s(costs: Costs, *, rework: float) -> float:
     above_0(rework=rework)
     left = rework - costs.stall_s / costs.interval_s
     return (costs.interval_s / 2 + costs.restart_s) / left if left > 0 else math.inf
-
-
-def scratch_h(*, run_h: float, interruptions_per_h: float) -> float:
-    """Expected hours of a job that starts from the beginning each time: (e^(lT) - 1) / l.
-
-    Raises:
-        ValueError: a value is negative.
-    """
-    at_least_0(run_h=run_h, interruptions_per_h=interruptions_per_h)
-    if not interruptions_per_h:
-        return run_h
-    try:
-        return math.expm1(interruptions_per_h * run_h) / interruptions_per_h
-    except OverflowError:
-        return math.inf

@@ -8,11 +8,12 @@ result of runs or traces says from where, and so for the discount. Plain ratios 
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import msgspec
 
-from chaosspot.economics.checked import at_least_0, at_least_1, below_1
+from chaosspot.economics.checked import at_least_0, below_1
 from chaosspot.economics.money import Amount, Rate, one_currency
 
 __all__ = [
@@ -24,8 +25,6 @@ __all__ = [
     "Rework",
     "break_even_rework",
     "net_savings",
-    "net_savings_of",
-    "rework_per_event",
 ]
 
 FIELD_DISCOUNT = 0.65  # what the field's formula assumes
@@ -60,19 +59,6 @@ def break_even_rework(*, discount: float) -> float:
     return discount / (1 - discount)
 
 
-def net_savings_of(*, spot: Rate, on_demand: Rate, run_h: float, rework_h: float) -> float:
-    """Net savings from rates and hours: the formula as it is written above.
-
-    Raises:
-        ValueError: the currencies differ, or a time is negative, or ``run_h`` is 0.
-    """
-    one_currency((spot, on_demand))
-    at_least_0(run_h=run_h, rework_h=rework_h)
-    if not run_h:
-        raise ValueError(f"run_h = {run_h!r}: above 0")
-    return 1 - spot.per_node_h * (run_h + rework_h) / (on_demand.per_node_h * run_h)
-
-
 class Rework(msgspec.Struct, frozen=True, kw_only=True):
     """Node-seconds that were billed beyond the useful ones, by cause.
 
@@ -95,38 +81,16 @@ class Rework(msgspec.Struct, frozen=True, kw_only=True):
     def node_s(self) -> float:
         return self.lost_node_s + self.restart_node_s + self.stall_node_s + self.idle_node_s
 
-    def ratio(self, useful_node_s: float, *, run_has_stalls: bool = False) -> float:
+    def ratio(self, useful_node_s: float) -> float:
         """Billed extra over useful; infinite when nothing useful was done.
 
-        With ``run_has_stalls`` the uninterrupted run keeps its snapshots: the stalls are then part
-        of it, and of no rework.
+        The uninterrupted run takes no snapshots: stalls are rework.
 
         Raises:
             ValueError: ``useful_node_s`` is negative.
         """
         at_least_0(useful_node_s=useful_node_s)
-        run_node_s = useful_node_s + (self.stall_node_s if run_has_stalls else 0.0)
-        extra_node_s = useful_node_s + self.node_s - run_node_s
-        return extra_node_s / run_node_s if run_node_s else float("inf")
-
-
-def rework_per_event(
-    *, nodes: int, lost_s: float, restart_s: float, flush_s: float = 0.0, flushed: float = 0.0
-) -> float:
-    """Node-seconds that one interruption of ``nodes`` nodes costs, however many of them it took.
-
-    N [q f + (1 - q) lost + R]: with probability ``flushed`` a notice left time to save everything,
-    which took ``flush_s``. Node losses at one moment are one event; to charge each of them would
-    count the same work several times.
-
-    Raises:
-        ValueError: a time is negative, or ``flushed`` no share.
-    """
-    at_least_1(nodes=nodes)
-    at_least_0(lost_s=lost_s, restart_s=restart_s, flush_s=flush_s)
-    if not 0 <= flushed <= 1:
-        raise ValueError(f"flushed = {flushed!r}: at least 0 and at most 1")
-    return nodes * (flushed * flush_s + (1 - flushed) * lost_s + restart_s)
+        return self.node_s / useful_node_s if useful_node_s else math.inf
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):

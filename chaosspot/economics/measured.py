@@ -68,7 +68,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
     ``lost_steps`` are per interruption, on average. ``rework`` is that of the attacks themselves:
     billed beyond ``run_node_s``, a share of it; None where a run had no twin. ``left_out``: runs
-    that did not pass, whose figures say nothing about a job that comes back.
+    that did not pass or were cut short: they say nothing about a job that comes back.
     """
 
     trainer: str
@@ -119,16 +119,21 @@ def read_runs(paths: Iterable[Path]) -> Measured:
         RunError: a folder holds no runs, a run is damaged, none passed or nothing was interrupted,
             or they are of several trainers.
     """
-    found: list[Path] = []
+    found: dict[Path, Path] = {}  # each once, also if it is named and in a folder that is
+    unjudged: set[Path] = set()
     for path in paths:
         if (path / "history.jsonl").exists():
-            found.append(path)
+            found[path.resolve()] = path
             continue
-        runs = sorted(verdict.parent for verdict in path.glob("2*/verdict.json"))
-        if not runs:
-            raise RunError(f"{str(path)!r} holds no runs")
-        found += runs
-    return together([read_run(run) for run in found])
+        runs = [seen.parent for seen in sorted(path.glob("2*/history.jsonl"))]
+        judged = [run for run in runs if (run / "verdict.json").exists()]
+        if not judged:
+            cut = f" with a verdict, only {count(len(runs), 'run')} without one" if runs else ""
+            raise RunError(f"{str(path)!r} holds no runs{cut}")
+        found |= {run.resolve(): run for run in judged}
+        unjudged |= {run.resolve() for run in runs} - found.keys()
+    seen = together([read_run(run) for run in found.values()])
+    return msgspec.structs.replace(seen, left_out=seen.left_out + len(unjudged))
 
 
 def read_run(run: Path) -> RunFigures:
@@ -137,7 +142,11 @@ def read_run(run: Path) -> RunFigures:
     Raises:
         RunError: it is none, has no verdict or is damaged.
     """
-    return figures_of(evidence_of(run), read_verdict(run), name=run.name)
+    evidence, verdict = evidence_of(run), read_verdict(run)
+    try:
+        return figures_of(evidence, verdict, name=run.name)
+    except (TypeError, ValueError) as error:  # numbers that none of ours wrote
+        raise RunError(f"{str(run / 'verdict.json')!r} is damaged: {error}") from error
 
 
 def figures_of(evidence: Evidence, verdict: Verdict, *, name: str) -> RunFigures:
@@ -205,7 +214,11 @@ def together(figures: Sequence[RunFigures]) -> Measured:
         raise RunError(f"runs of several trainers: {', '.join(names) or 'none at all'}")
     used = [f for f in figures if f.outcome is Outcome.PASS]
     if not used:
-        raise RunError(f"none of {count(len(figures), 'run')} of {names[0]} passed")
+        first = figures[0]
+        raise RunError(
+            f"none of {count(len(figures), 'run')} of {names[0]} passed; {first.run}: "
+            f"{first.outcome.value}"
+        )
     restarts = [s for f in used for s in f.restart_s]
     steps_s = [f.step_s for f in used if f.step_s is not None]
     if not restarts or not steps_s:

@@ -17,7 +17,6 @@ import numpy as np
 from chaosspot import toml
 from chaosspot.economics.checked import above_0, at_least_0, at_least_1, share
 from chaosspot.economics.correlation import effective_pools
-from chaosspot.economics.hybrid import reserved_nodes
 from chaosspot.economics.ledger import NodeClass
 from chaosspot.economics.money import Rate, one_currency
 from chaosspot.economics.trace import Array
@@ -25,6 +24,8 @@ from chaosspot.economics.trace import Array
 __all__ = ["Losses", "Placement", "Pool", "Survival", "survivals"]
 
 Kind = Literal["zone", "family"]
+
+_MOST_NODES = 10_000  # every one of them is placed, and counted in every model
 
 
 class Pool(toml.Value, frozen=True, kw_only=True):
@@ -112,6 +113,8 @@ class Placement(toml.Value, frozen=True, kw_only=True):
         at_least_1(nodes=self.nodes, min_nodes=self.min_nodes, redundancy=self.redundancy)
         at_least_0(coordinators=self.coordinators, critical_stages=self.critical_stages)
         at_least_1(nodes_per_stage=self.nodes_per_stage, pools=len(self.pool))
+        if self.nodes > _MOST_NODES:
+            raise ValueError(f"nodes = {self.nodes}: at most {_MOST_NODES}")
         if self.min_nodes > self.nodes:
             raise ValueError(f"min_nodes = {self.min_nodes}: at most nodes = {self.nodes}")
         if self.critical_nodes > self.nodes:
@@ -137,11 +140,7 @@ class Placement(toml.Value, frozen=True, kw_only=True):
     @property
     def reserved_nodes(self) -> int:
         """Critical workers and coordinators."""
-        return reserved_nodes(
-            coordinators=self.coordinators,
-            critical_stages=self.critical_stages,
-            nodes_per_stage=self.nodes_per_stage,
-        )
+        return self.coordinators + self.critical_nodes
 
     @property
     def spot(self) -> tuple[Pool, ...]:

@@ -14,6 +14,7 @@ from chaosspot.economics.money import Rate
 from chaosspot.economics.placement import Kind, Losses, Placement, Survival, survivals
 from chaosspot.economics.prices import of_placement
 from chaosspot.economics.risks import Risk, even_spreads, mtbi_s, risks
+from chaosspot.economics.seen import Seen
 from chaosspot.economics.spreading import spread
 from chaosspot.economics.trace import Trace
 
@@ -47,7 +48,8 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
     """A placement and its risks.
 
     ``mtbi_h``: hours between moments that lose any node, by common shocks. ``hybrid``: what its
-    share of reserved nodes is worth; None without any.
+    share of reserved nodes is worth; None without any. ``seen``: losses as the trace has them that
+    they were taken from, and as models of it do.
     """
 
     placement: Placement
@@ -60,6 +62,7 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
     on_demand_per_h: float
     hybrid: Hybrid | None = None
     hybrid_break_even_rework: float | None = None
+    seen: Seen | None = None
 
 
 def fitted(placement: Placement, trace: Trace, *, tick_s: float | None = None) -> Placement:
@@ -98,6 +101,8 @@ def choose(placement: Placement, choice: Choice) -> Placed:
     if not chosen.spot:
         raise ValueError("no nodes are on spot: there is nothing to lose")
     k = choice.at_least_lost or max(1, chosen.spot_nodes // 2)
+    if k > chosen.spot_nodes:
+        raise ValueError(f"at_least_lost = {k}: {chosen.spot_nodes} nodes are on spot")
     found_risks = risks(chosen, at_least=k)
     hybrid = _hybrid(chosen)
     zones = len({pool.zone for pool in chosen.pool if pool.node_class == "spot"})

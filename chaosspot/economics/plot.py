@@ -5,11 +5,13 @@ Drawn by matplotlib, which the extra ``plot`` installs.
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from chaosspot.economics.files import write_whole
 from chaosspot.economics.ledger import FIELD_REWORK, Ledger, net_savings
 from chaosspot.economics.savings import Savings
 from chaosspot.economics.trace import Trace
@@ -17,28 +19,24 @@ from chaosspot.economics.trace import Trace
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["PlotError", "draw"]
+__all__ = ["draw"]
 
 _SUFFIXES = (".svg", ".png")
-
-
-class PlotError(ValueError):
-    """A picture cannot be drawn."""
 
 
 def draw(found: Savings, path: Path, *, trace: Trace | None = None) -> None:
     """Write the picture to ``path``, as SVG or PNG by its name.
 
     Raises:
-        PlotError: the name is neither, matplotlib is missing, or the file cannot be written.
+        ValueError: the name is neither, matplotlib is missing, or the file cannot be written.
     """
     if path.suffix.lower() not in _SUFFIXES:
-        raise PlotError(f"plot {str(path)!r}: a name that ends in {' or '.join(_SUFFIXES)}")
+        raise ValueError(f"plot {str(path)!r}: a name that ends in {' or '.join(_SUFFIXES)}")
     try:
         import matplotlib
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise PlotError("plots need matplotlib: pip install 'chaosspot[plot]'") from error
+        raise ValueError("plots need matplotlib: pip install 'chaosspot[plot]'") from error
     ledger = found.ledger
     panels = 1 + (ledger is not None) + (trace is not None)
     # Without a date and with fixed names inside, the same figures give the same file.
@@ -50,11 +48,11 @@ def draw(found: Savings, path: Path, *, trace: Trace | None = None) -> None:
             _by_class(axes.pop(0), ledger)
         if trace is not None:
             _over_time(axes.pop(0), trace)
-        try:
-            date = {"Date": None} if path.suffix.lower() == ".svg" else None
-            figure.savefig(path, dpi=150, metadata=date)
-        except OSError as error:
-            raise PlotError(f"cannot write {str(path)!r}: {error.strerror}") from error
+        kind = path.suffix.lower()[1:]
+        picture = io.BytesIO()
+        date = {"Date": None} if kind == "svg" else None
+        figure.savefig(picture, format=kind, dpi=150, metadata=date)
+    write_whole(path, picture.getvalue())
 
 
 def _over_rework(axes: Axes, found: Savings) -> None:

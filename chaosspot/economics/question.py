@@ -9,10 +9,10 @@ import msgspec
 import numpy as np
 
 from chaosspot.economics import scaling
-from chaosspot.economics.checked import above_0
+from chaosspot.economics.checked import above_0, at_least_0
 from chaosspot.economics.estimate import OnTrace, ledger_of_placement, mtbi_s, on_trace
-from chaosspot.economics.interval import Costs, best_interval_s, rework_ratio
-from chaosspot.economics.ledger import break_even_rework, net_savings
+from chaosspot.economics.interval import Costs, best_interval_s, least_mtbi_s, rework_ratio
+from chaosspot.economics.ledger import FIELD_REWORK, break_even_rework, net_savings
 from chaosspot.economics.measured import Measured
 from chaosspot.economics.money import Amount
 from chaosspot.economics.placement import Placement
@@ -22,7 +22,7 @@ from chaosspot.economics.risks import mtbi_s as mtbi_of_risk
 from chaosspot.economics.risks import risks
 from chaosspot.economics.savings import AtInterval, Savings
 from chaosspot.economics.scaling import JobSize
-from chaosspot.economics.trace import Trace
+from chaosspot.economics.trace import Trace, TraceError
 
 __all__ = ["Question", "answer"]
 
@@ -88,6 +88,11 @@ def answer(asked: Question, rng: np.random.Generator) -> Savings:
     if not _has_costs(asked):
         return _on_placement(asked, found, None)
     costs, source = _costs(asked)
+    if asked.survives_nodes is not None and costs.lost_s is None:
+        raise ValueError(
+            f"survives_nodes = {asked.survives_nodes}: of peers that hold the state, but nothing "
+            "says what is lost while they do"
+        )
     found = _with(found, costs=costs, costs_source=source)
     if asked.mtbi_h is not None:
         found = _at_interval(asked, found, costs, asked.mtbi_h * 3600)
@@ -138,6 +143,8 @@ def _check(asked: Question) -> None:
             )
     if (extra := asked.storage or asked.egress) and not asked.trace:
         raise ValueError(f"{extra.value:g} {extra.currency} of storage or egress: of which trace?")
+    if asked.rework is not None:
+        at_least_0(rework=asked.rework)
     if asked.size and not asked.measured:
         raise ValueError("a larger job is described, but no --runs to work out its costs from")
 
@@ -207,8 +214,15 @@ def _mtbi_of(placement: Placement) -> float:
 
 def _at_interval(asked: Question, found: Savings, costs: Costs, often_s: float) -> Savings:
     rework = rework_ratio(costs, mtbi_s=often_s)
+    if math.isinf(rework):
+        raise ValueError(
+            f"interruptions every {often_s / 3600:.3g} h: an interval of {costs.interval_s:.4g} s "
+            "is never finished, so nothing useful is done"
+        )
     best_s = best_interval_s(stall_s=costs.stall_s, mtbi_s=often_s)
-    best = None
+    best, least_s = None, None
+    if costs.lost_s is None and not costs.flushed:
+        least_s = least_mtbi_s(costs, rework=FIELD_REWORK)
     if costs.lost_s is None and 0 < best_s < math.inf:
         better = msgspec.structs.replace(costs, interval_s=best_s)
         best = net_savings(
@@ -220,6 +234,7 @@ def _at_interval(asked: Question, found: Savings, costs: Costs, often_s: float) 
         net_savings=net_savings(discount=asked.prices.discount, rework=rework),
         best_interval_s=best_s,
         best=best,
+        field_mtbi_h=None if least_s is None else least_s / 3600,
     )
     return _with(
         found,
@@ -245,6 +260,8 @@ def _on_placement(asked: Question, found: Savings, at: AtInterval | None) -> Sav
 
 
 def _job(asked: Question, trace: Trace, costs: Costs) -> Job:
+    if not trace.most_nodes:
+        raise TraceError(f"{trace.name}: no node was ever there")
     nodes = asked.nodes or trace.most_nodes + asked.reserved_nodes
     least = asked.min_nodes or (asked.measured.min_nodes if asked.measured else nodes)
     return Job(

@@ -20,9 +20,16 @@ from chaosspot.economics.placement import Losses, Placement, Pool
 from chaosspot.economics.shocks import Shock, lost_under, shared
 from chaosspot.economics.trace import Array
 
-__all__ = ["Model", "Risk", "even_spreads", "mtbi_s", "risks"]
+__all__ = ["Model", "Risk", "even_spreads", "mtbi_s", "risk_of", "risks"]
 
-Model = Literal["independent nodes", "independent pools", "common shocks"]
+Model = Literal[
+    "independent nodes",
+    "independent pools",
+    "common shocks",
+    "as seen",
+    "beta-binomial",
+    "common shock",
+]
 
 
 class Risk(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +67,7 @@ def even_spreads(nodes: int, losses: Losses, *, at_least: int, most: int) -> lis
     model = BetaBinomial(loss=losses.loss, rho=losses.rho)
     numbers = [m for m in (2**power for power in range(16)) if m <= min(most, nodes)]
     return [
-        _risk(
+        risk_of(
             "independent pools",
             m,
             at_least,
@@ -91,9 +98,9 @@ def _risks(placement: Placement, pools: Sequence[Pool], at_least: int) -> list[R
         bulk = np.convolve(bulk, model.lost(pool.nodes))
     number = len(pools)
     return [
-        _risk("independent nodes", number, at_least, alone),
-        _risk("independent pools", number, at_least, bulk),
-        _risk("common shocks", number, at_least, _shocked(placement, pools)),
+        risk_of("independent nodes", number, at_least, alone),
+        risk_of("independent pools", number, at_least, bulk),
+        risk_of("common shocks", number, at_least, _shocked(placement, pools)),
     ]
 
 
@@ -141,7 +148,8 @@ def _together(lost: Callable[[int], Array], nodes: Sequence[int]) -> Array:
     return total
 
 
-def _risk(model: Model, pools: int, at_least: int, lost: Array) -> Risk:
+def risk_of(model: Model, pools: int, at_least: int, lost: Array) -> Risk:
+    """From the probabilities that 0, 1, ... of all nodes are lost."""
     return Risk(
         model=model,
         pools=pools,

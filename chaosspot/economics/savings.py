@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import msgspec
@@ -12,6 +13,7 @@ from chaosspot.economics.estimate import OnTrace
 from chaosspot.economics.interval import Costs
 from chaosspot.economics.ledger import FIELD_DISCOUNT, FIELD_REWORK, Ledger
 from chaosspot.economics.measured import Measured
+from chaosspot.words import count
 
 __all__ = ["AtInterval", "Savings", "rows"]
 
@@ -20,7 +22,9 @@ class AtInterval(msgspec.Struct, frozen=True, kw_only=True):
     """Net savings where interruptions are ``mtbi_h`` hours apart and independent.
 
     ``best_interval_s``: the snapshot interval with the least expected time, and ``best``: what it
-    would save; None where no snapshot interval decides what is lost.
+    would save; ``field_mtbi_h``: how far apart interruptions have to be for the field's 5 %
+    rework, infinite where stalls alone cost more. None where no snapshot interval decides what is
+    lost.
     """
 
     mtbi_h: float
@@ -28,6 +32,7 @@ class AtInterval(msgspec.Struct, frozen=True, kw_only=True):
     net_savings: float
     best_interval_s: float
     best: float | None
+    field_mtbi_h: float | None
 
 
 class Savings(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,11 +40,11 @@ class Savings(msgspec.Struct, frozen=True, kw_only=True):
 
     discount: float
     discount_source: str
+    break_even_rework: float
     rework: float | None
     net_savings: float | None
     basis: str
     field_net_savings: float = formula.net_savings(discount=FIELD_DISCOUNT, rework=FIELD_REWORK)
-    break_even_rework: float = 0.0
     measured: Measured | None = None
     measured_rework: float | None = None
     costs: Costs | None = None
@@ -58,7 +63,7 @@ class Savings(msgspec.Struct, frozen=True, kw_only=True):
 def rows(found: Savings) -> Iterator[tuple[str, str]]:
     """What people are shown: a label and what was found, the headline last."""
     yield "discount", f"{found.discount:.2%} ({found.discount_source})"
-    yield "break-even rework", f"{formula.break_even_rework(discount=found.discount):.1%}"
+    yield "break-even rework", f"{found.break_even_rework:.1%}"
     yield (
         "assumed by the field",
         f"{FIELD_REWORK:.0%} rework: net savings "
@@ -98,7 +103,8 @@ def _measured(seen: Measured) -> Iterator[tuple[str, str]]:
     size = f"{seen.state_bytes / 1e6:.1f} MB of state" if seen.state_bytes else "no state seen"
     yield (
         "measured",
-        f"{seen.trainer}, {seen.runs} attacks with {seen.events} interruptions{left_out}: "
+        f"{seen.trainer}, {count(seen.runs, 'attack')} with "
+        f"{count(seen.events, 'interruption')}{left_out}: "
         f"{seen.nodes} nodes, {size}, a step of {seen.step_s:.3g} s",
     )
     yield (
@@ -139,6 +145,10 @@ def _at_interval(found: AtInterval) -> Iterator[tuple[str, str]]:
         f"interruptions every {found.mtbi_h:.3g} h, independent",
         f"rework {found.rework:.2%}, net savings {found.net_savings:.2%}{best}{saves}",
     )
+    if found.field_mtbi_h is not None:
+        apart = f"takes interruptions {found.field_mtbi_h:.3g} h apart, in first order"
+        stalls = "is out of reach: the stalls of snapshots alone cost more"
+        yield f"  {FIELD_REWORK:.0%} rework", stalls if math.isinf(found.field_mtbi_h) else apart
 
 
 def _on_trace(found: OnTrace) -> Iterator[tuple[str, str]]:

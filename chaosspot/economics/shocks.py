@@ -14,11 +14,11 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from chaosspot.economics.checked import at_least_0, at_least_1, share
+from chaosspot.economics.checked import at_least_1, share
 from chaosspot.economics.correlation import binomial
 from chaosspot.economics.trace import Array
 
-__all__ = ["CommonShock", "Shock", "fit_common_shock", "lost_under", "probability", "shared"]
+__all__ = ["CommonShock", "Shock", "fit_common_shock", "lost_under", "shared"]
 
 _MOST_SHARED = 14  # shocks over several cells; all 2 ** 14 outcomes are looked at
 
@@ -102,16 +102,6 @@ class Shock(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         share(probability=self.probability)
-
-
-def probability(*, rate_per_h: float, tick_s: float) -> float:
-    """That a shock of a Poisson process comes within a tick: 1 - e^(-rate t).
-
-    Raises:
-        ValueError: a value is negative.
-    """
-    at_least_0(rate_per_h=rate_per_h, tick_s=tick_s)
-    return -math.expm1(-rate_per_h * tick_s / 3600)
 
 
 def shared(*, loss: float, correlation: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,7 @@ __all__ = [
     "TraceError",
     "cut_to_shortest",
     "joined_ticks",
+    "whole",
 ]
 
 Array = npt.NDArray[np.float64]
@@ -25,10 +27,24 @@ Counts = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 _DAY_S = 86400.0
+_MOST_NODES = 10**9  # sums of node-seconds stay exact
+_MOST_TICKS = 10**8
 
 
 class TraceError(ValueError):
     """A trace cannot be read, or does not hold what is asked of it."""
+
+
+def whole(numbers: Sequence[int], name: str) -> Counts:
+    """Numbers of nodes as an array.
+
+    Raises:
+        TraceError: one is negative, or more than a billion.
+    """
+    for number in (min(numbers), max(numbers)):
+        if not 0 <= number <= _MOST_NODES:
+            raise TraceError(f"{name}: holds a count of {number}: 0 to {_MOST_NODES}")
+    return np.array(numbers, dtype=np.int64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -55,6 +71,8 @@ class Trace:
     def __post_init__(self) -> None:
         if not len(self.times_s) or not len(self.times_s) == len(self.counts) == len(self.lost):
             raise TraceError(f"{self.name}: there is nothing in this trace")
+        if not (np.isfinite(self.times_s).all() and np.isfinite(self.end_s)):
+            raise TraceError(f"{self.name}: a time is not finite")
         if self.times_s[0] != 0 or np.any(np.diff(self.times_s) <= 0):
             raise TraceError(f"{self.name}: times must start at 0 and rise")
         if not self.end_s > self.times_s[-1] and not (self.end_s == self.times_s[-1] > 0):
@@ -127,6 +145,8 @@ class Trace:
             ValueError: ``tick_s`` is not positive.
         """
         above_0(tick_s=tick_s)
+        if self.end_s / tick_s > _MOST_TICKS:
+            raise ValueError(f"tick_s = {tick_s!r}: more than {_MOST_TICKS:,} ticks in {self.name}")
         number = int(self.end_s // tick_s) + 1
         index = np.minimum(self.times_s // tick_s, number - 1).astype(np.int64)
         lost = np.bincount(index, weights=self.lost, minlength=number).astype(np.int64)

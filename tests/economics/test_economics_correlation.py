@@ -19,7 +19,6 @@ from chaosspot.economics.shocks import (
     Shock,
     fit_common_shock,
     lost_under,
-    probability,
     shared,
 )
 from chaosspot.economics.trace import Ticks, TraceError
@@ -160,12 +159,6 @@ def test_a_shared_shock_gives_two_pools_that_correlation(loss: float, correlatio
     own = 1 - (1 - loss) / (1 - shock) if shock < 1 else 0.0
     both = shock + (1 - shock) * own**2
     assert (both - loss**2) / (loss * (1 - loss)) == pytest.approx(correlation, abs=1e-9)
-
-
-def test_shocks_of_one_rate_add() -> None:
-    one = probability(rate_per_h=0.3, tick_s=300)
-    two = probability(rate_per_h=0.6, tick_s=300)
-    assert two == pytest.approx(1 - (1 - one) ** 2)
 
 
 @settings(max_examples=10, deadline=None)

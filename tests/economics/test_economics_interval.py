@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from chaosspot.economics.interval import Costs, least_mtbi_s, rework_ratio, scratch_h
+from chaosspot.economics.interval import Costs, least_mtbi_s, rework_ratio
 from chaosspot.economics.ledger import net_savings
 from chaosspot.trainer import cadence
 
@@ -200,14 +200,6 @@ def test_how_rare_interruptions_must_be_for_five_per_cent() -> None:
     costs = Costs(interval_s=1800, stall_s=60, restart_s=600)
     assert least_mtbi_s(costs, rework=0.05) == pytest.approx(1500 / (0.05 - 60 / 1800))
     assert least_mtbi_s(costs, rework=0.03) == math.inf
-
-
-def test_a_job_that_starts_from_scratch_each_time() -> None:
-    """48.5 h at 0.15 interruptions an hour: 3,366 on-demand hours' worth, at 65 % off."""
-    assert scratch_h(run_h=48.5, interruptions_per_h=0.15) * 0.35 == pytest.approx(3366, abs=1)
-    assert scratch_h(run_h=48.5, interruptions_per_h=0) == 48.5
-    assert scratch_h(run_h=48.5, interruptions_per_h=1e-9) == pytest.approx(48.5)
-    assert scratch_h(run_h=1e6, interruptions_per_h=1) == math.inf
 
 
 def test_the_trainer_gets_by_with_the_standard_library() -> None:

@@ -9,15 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaosspot.economics.hybrid import Hybrid, reserved_nodes
+from chaosspot.economics.hybrid import Hybrid
 from chaosspot.economics.ledger import (
     Ledger,
     Line,
     Rework,
     break_even_rework,
     net_savings,
-    net_savings_of,
-    rework_per_event,
 )
 from chaosspot.economics.money import Amount, Rate, discount_of
 from chaosspot.economics.prices import parse_amount, parse_rate, prices
@@ -70,7 +68,13 @@ def test_rates_and_hours_say_the_same_as_ratios(
 ) -> None:
     spot = Rate(per_node_h=on_demand * (1 - discount))
     dear = Rate(per_node_h=on_demand)
-    saved = net_savings_of(spot=spot, on_demand=dear, run_h=run_h, rework_h=rework_h)
+    saved = Ledger(
+        lines=(Line(node_class="spot", rate=spot, billed_node_h=run_h + rework_h),),
+        on_demand=dear,
+        run_node_h=run_h,
+        run_source="drawn",
+        discount_source="drawn",
+    ).net_savings
     found = discount_of(spot=spot, on_demand=dear)
     assert found == pytest.approx(discount, abs=1e-9)
     expected = net_savings(discount=discount, rework=rework_h / run_h)
@@ -88,19 +92,6 @@ def test_rework_is_split_and_adds_up() -> None:
     assert rework.node_s == 100
     assert rework.ratio(1000) == pytest.approx(0.1)
     assert rework.ratio(0) == math.inf
-
-
-def test_stalls_that_the_uninterrupted_run_has_too_are_no_rework() -> None:
-    rework = Rework(lost_node_s=10, stall_node_s=30)
-    assert rework.ratio(1000, run_has_stalls=True) == pytest.approx(10 / 1030)
-
-
-def test_an_event_is_charged_once_however_many_nodes_it_took() -> None:
-    each = rework_per_event(nodes=32, lost_s=60, restart_s=90)
-    assert each == 32 * 150
-    assert rework_per_event(
-        nodes=32, lost_s=60, restart_s=90, flush_s=5, flushed=0.5
-    ) == pytest.approx(32 * (2.5 + 30 + 90))
 
 
 def ledger(**changes: object) -> Ledger:
@@ -197,7 +188,3 @@ def test_without_reserved_nodes_a_hybrid_is_spot_alone(
         net_savings(discount=discount, rework=rework)
     )
     assert job.break_even_rework == pytest.approx(0, abs=1e-9)
-
-
-def test_the_hybrid_rule_reserves_the_coordinator_and_critical_stages() -> None:
-    assert reserved_nodes(coordinators=1, critical_stages=2, nodes_per_stage=4) == 9

@@ -151,8 +151,33 @@ def test_run_directories_are_read_one_by_one_or_by_the_folder(tmp_path: Path) ->
         write_run(tmp_path / "runs" / f"2026010{number}T000000Z-s-1", evidence)
     found = read_runs([tmp_path / "runs"])
     assert (found.runs, found.restart_s) == (2, pytest.approx(2.0))
+    both = [tmp_path / "runs", tmp_path / "runs" / "20260101T000000Z-s-1"]
+    assert read_runs(both).runs == 2  # one of them is named twice
     one = read_runs([tmp_path / "runs" / "20260101T000000Z-s-1"])
     assert (one.runs, one.snapshot_every_steps, one.peers_hold_state) == (1, 5, False)
+
+
+def test_runs_that_were_cut_short_are_counted_as_left_out(tmp_path: Path) -> None:
+    story = ended(loss(recovery_s=3.0), 20.0)
+    evidence = story.evidence(KILL, twin=undisturbed(12), snapshot_every_steps=5)
+    for number in (1, 2):
+        write_run(tmp_path / f"2026010{number}T000000Z-s-1", evidence)
+    (tmp_path / "20260101T000000Z-s-1" / "verdict.json").unlink()
+    found = read_runs([tmp_path])
+    assert (found.runs, found.left_out) == (1, 1)
+    (tmp_path / "20260102T000000Z-s-1" / "verdict.json").unlink()
+    with pytest.raises(RunError, match="holds no runs with a verdict, only 2 runs without one"):
+        read_runs([tmp_path])
+
+
+def test_a_verdict_with_numbers_that_are_none_is_named(tmp_path: Path) -> None:
+    evidence = ended(loss(recovery_s=3.0), 20.0).evidence(KILL, twin=undisturbed(12))
+    run = tmp_path / "run"
+    write_run(run, evidence)
+    verdict = msgspec.structs.replace(verdict_of(evidence), measured={"rework_steps": "many"})
+    (run / "verdict.json").write_bytes(msgspec.json.encode(verdict))
+    with pytest.raises(RunError, match=r"verdict\.json' is damaged: .*many"):
+        read_runs([run])
 
 
 def test_a_folder_without_runs_is_named(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from chaosspot.economics.interval import best_interval_s
 from chaosspot.economics.measured import Measured
 from chaosspot.economics.money import Amount
 from chaosspot.economics.placement import Placement
-from chaosspot.economics.plot import PlotError, draw
+from chaosspot.economics.plot import draw
 from chaosspot.economics.prices import of_placement, prices
 from chaosspot.economics.question import Question, answer
 from chaosspot.economics.savings import Savings, rows
@@ -132,6 +132,9 @@ def test_independent_interruptions_meet_the_closed_form() -> None:
     assert found.net_savings == pytest.approx(0.50085, abs=1e-5)
     assert found.at_interval is not None
     assert found.at_interval.best == pytest.approx(found.net_savings)
+    assert "stalls of snapshots alone cost more" in shown(found)["  5% rework"]
+    rare = ask(mtbi_h=1.0, stall_s=60.0, restart_s=600.0, interval_s=1800.0)
+    assert "interruptions 25 h apart" in shown(rare)["  5% rework"]
 
 
 def placement() -> Placement:
@@ -208,9 +211,9 @@ def test_a_picture_of_ratios_has_one_panel(tmp_path: Path) -> None:
 
 
 def test_a_picture_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(PlotError, match=r"a name that ends in \.svg or \.png"):
+    with pytest.raises(ValueError, match=r"a name that ends in \.svg or \.png"):
         draw(ask(rework=0.05), tmp_path / "a.pdf")
-    with pytest.raises(PlotError, match=r"cannot write .*: No such file"):
+    with pytest.raises(ValueError, match=r"cannot write .*: No such file"):
         draw(ask(rework=0.05), tmp_path / "nowhere" / "a.svg")
 
 
@@ -218,5 +221,5 @@ def test_without_matplotlib_a_picture_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(PlotError, match=r"pip install 'chaosspot\[plot\]'"):
+    with pytest.raises(ValueError, match=r"pip install 'chaosspot\[plot\]'"):
         draw(ask(rework=0.05), tmp_path / "a.svg")

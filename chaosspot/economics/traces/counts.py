@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from chaosspot.economics.trace import Array, Counts, TraceError
+from chaosspot.economics.trace import Array, Counts, TraceError, whole
 
 __all__ = ["read"]
 
@@ -34,8 +34,6 @@ def read(text: str, name: str) -> tuple[Array, Counts, float]:
         raise TraceError(f"{name}: gap_seconds = {gap_s!r}: above 0")
     if not file.data:
         raise TraceError(f"{name}: the trace is empty")
-    found = np.array(file.data, dtype=np.int64)
-    if found.min() < 0:
-        raise TraceError(f"{name}: holds a count of {int(found.min())}: at least 0")
+    found = whole(file.data, name)
     times_s: Array = np.arange(len(found), dtype=np.float64) * gap_s
     return times_s, found, len(found) * gap_s

@@ -42,7 +42,7 @@ def _rows(text: str, name: str) -> Iterator[tuple[int, Event | float]]:
         try:
             time_ms, what, node = (part.strip() for part in row)
             event = (int(time_ms) / 1000, what, node)
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise TraceError(f"{name}:{number}: {','.join(row)!r} is no event") from error
         if what not in ("add", "remove"):
             raise TraceError(f"{name}:{number}: {what!r} is neither add nor remove")

@@ -75,6 +75,8 @@ def loads(
         if given is not None and given not in valid:
             raise TraceError(f"{option} = {given!r}: valid: {', '.join(valid)}")
     kind = _format_of(text, name)
+    if time_unit is not None and kind != "staircase":
+        raise TraceError(f"{name}: {kind} say their unit; time_unit is for time,count lines")
     if kind in ("events", "segments"):
         read = events.read if kind == "events" else events.read_segments
         if one_means == "unavailable":

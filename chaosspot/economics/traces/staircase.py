@@ -7,7 +7,7 @@ from datetime import datetime
 
 import numpy as np
 
-from chaosspot.economics.trace import Array, Counts, TraceError
+from chaosspot.economics.trace import Array, Counts, TraceError, whole
 
 __all__ = ["read", "read_dated"]
 
@@ -55,7 +55,7 @@ def _lines(text: str) -> Iterable[tuple[int, str]]:
 
 def _whole(text: str) -> int:
     value = float(text)
-    if value < 0 or value != int(value):
+    if not value.is_integer():
         raise ValueError(text)
     return int(value)
 
@@ -65,6 +65,6 @@ def _steps(points: list[Point], name: str) -> tuple[Array, Counts, float]:
     if len(last) < 2:
         raise TraceError(f"{name}: has one point in time only: nothing was observed")
     times_s = np.array(list(last), dtype=np.float64)
-    found = np.array(list(last.values()), dtype=np.int64)
+    found = whole(list(last.values()), name)
     end_s = float(times_s[-1] - times_s[0])
     return times_s - times_s[0], found, end_s
