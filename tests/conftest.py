@@ -5,6 +5,10 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("shared machine", deadline=None)  # an example may wait for a core
+settings.load_profile("shared machine")
 
 
 def pytest_configure() -> None:

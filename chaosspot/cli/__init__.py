@@ -20,6 +20,7 @@ from chaosspot.cli import (
     serve,
     serve_proxy,
     serve_s3,
+    snapshot,
     trainers,
 )
 from chaosspot.cli.common import INTERRUPTED, err, show_warning
@@ -65,6 +66,7 @@ serve.app.command()(serve_proxy.proxy)
 serve.app.command()(serve_s3.s3)
 app.add_typer(serve.app, name="serve")
 app.add_typer(metadata.app, name="metadata")
+app.add_typer(snapshot.app, name="snapshot")
 
 
 def main() -> NoReturn:

@@ -218,16 +218,18 @@ class FullDisk(RealDisk):
     """Takes ``left`` bytes more."""
 
     left = 1 << 30
+    one_at_a_time = threading.Lock()
 
     def reserve(self, descriptor: int, length: int) -> None:
         """As on a file system that cannot."""
 
     def pwrite(self, descriptor: int, data: memoryview, offset: int) -> int:
-        if not self.left:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        written = super().pwrite(descriptor, data[: self.left], offset)
-        self.left -= written
-        return written
+        with self.one_at_a_time:
+            if not self.left:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            written = super().pwrite(descriptor, data[: self.left], offset)
+            self.left -= written
+            return written
 
 
 @pytest.mark.parametrize("left", [0, 4096, 3 * 4096], ids="{} bytes left".format)

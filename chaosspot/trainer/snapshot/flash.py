@@ -17,7 +17,7 @@ from chaosspot import probe
 from chaosspot.trainer.plan import surplus
 from chaosspot.trainer.snapshot.direct import BLOCK_BYTES, DirectWriter, Sums
 from chaosspot.trainer.snapshot.disk import Disk, RealDisk
-from chaosspot.trainer.snapshot.manifest import Manifest, ManifestError
+from chaosspot.trainer.snapshot.manifest import Manifest, ManifestError, OtherJobError
 from chaosspot.trainer.snapshot.parts import Part, parts_in
 from chaosspot.trainer.snapshot.reading import read_into, verify
 
@@ -29,8 +29,8 @@ _OURS = "step-"
 
 
 class Flash:
-    """The parts under ``root``, of at most ``keep`` steps; a context manager, which ends its
-    threads.
+    """The parts under ``root``, of at most ``keep`` steps (two where other ranks have parts too);
+    a context manager, which ends its threads.
 
     Raises:
         OSError: ``root`` cannot be made.
@@ -72,7 +72,8 @@ class Flash:
         data: memoryview,
         describe: Callable[[Sums], Manifest],
     ) -> Manifest:
-        """Write a part, which is complete when this returns.
+        """Write a part, which is complete when this returns. One that is there already, whole and
+        the same, is left as it is.
 
         Args:
             describe: the manifest of data with these sums.
@@ -105,7 +106,8 @@ class Flash:
         """Its manifest.
 
         Raises:
-            ManifestError: damaged, or of another job than ``job``.
+            OtherJobError: of another job than ``job``.
+            ManifestError: damaged; names the file.
             OSError: it is not there or cannot be read.
         """
         path = self.root / part.manifest_key
@@ -115,7 +117,12 @@ class Flash:
             read = self._disk.pread(descriptor, data, 0)
         finally:
             self._disk.close(descriptor)
-        return Manifest.decode(bytes(data[:read]), part=part, job=job)
+        try:
+            return Manifest.decode(bytes(data[:read]), part=part, job=job)
+        except OtherJobError:
+            raise
+        except ManifestError as error:
+            raise ManifestError(f"{path}: {error}") from error
 
     def read(self, part: Part, sums: Sums, target: memoryview) -> None:
         """Fill ``target`` with the part, verified.
@@ -203,7 +210,9 @@ class Flash:
             OSError: something cannot be removed.
         """
         steps = {part.of.step for part in self.parts()}
-        old = set(surplus(steps, self._keep, [part.of.step for part in in_use]))
+        least = 2 if newest.of.count > 1 else 1  # others may not have written their part yet
+        keep = max(self._keep, least)
+        old = set(surplus(steps, keep, [part.of.step for part in in_use]))
         for part in sorted({p for key in self._below(_DEPTH - 1) if (p := Part.of_key(f"{key}/"))}):
             unfinished = part.of.step < newest.of.step and part.of.step not in steps
             if part.of.step in old or unfinished:

@@ -14,21 +14,13 @@ import msgspec
 import torch
 from torch import Tensor
 
+from chaosspot.trainer.snapshot.entries import Entry
 from chaosspot.trainer.state import PARTS, TrainState
 
 __all__ = ["Entry", "Layout", "layout_of"]
 
 _ALIGNMENT_BYTES = 64
 _NAMES = {torch.float32: "F32", torch.uint8: "U8", torch.int64: "I64"}
-
-
-class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where one tensor is: ``dtype`` as safetensors names it, bytes ``start`` to ``stop``."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    start: int
-    stop: int
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):

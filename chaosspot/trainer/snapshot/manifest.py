@@ -6,13 +6,17 @@ Two lines: the JSON text, and its own sum, so that no flipped bit of it is belie
 from __future__ import annotations
 
 import hashlib
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from chaosspot.trainer.snapshot.direct import Sums, sum_text
-from chaosspot.trainer.snapshot.image import Entry, Layout
+from chaosspot.trainer.snapshot.entries import Entry
 from chaosspot.trainer.snapshot.parts import Part, SnapshotId
+
+if TYPE_CHECKING:
+    from chaosspot.trainer.snapshot.image import Layout
 
 __all__ = ["FORMAT", "Manifest", "ManifestError", "OtherJobError"]
 
