@@ -169,7 +169,9 @@ def test_a_full_disk_is_one_clear_message(
     assert cli("cleanup").stdout == "nothing to heal\n"
 
 
-@pytest.mark.parametrize("turn", range(20))
+@pytest.mark.parametrize(
+    "turn", [*range(6), *(pytest.param(turn, marks=pytest.mark.long) for turn in range(6, 20))]
+)
 def test_sigkill_at_any_moment_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turn: int
 ) -> None:

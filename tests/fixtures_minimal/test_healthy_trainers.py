@@ -16,6 +16,7 @@ def pairs() -> list[tuple[str, str]]:
     return sorted({(about.healthy, about.schedule) for about in sick if about is not None})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("trainer", "schedule"), pairs())
 def test_the_healthy_trainer_passes_the_schedule(
     tmp_path: Path, trainer: str, schedule: str
