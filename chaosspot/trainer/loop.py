@@ -111,7 +111,7 @@ class Trainer:
             replica=config.replica,
             advertise_host=config.advertise_host,
             save=self.state.state_dict,
-            load=self.state.load_state_dict,
+            load=self.load,
             go_on=lambda: keep_waiting(self.board.time_left_s()),
             collective_timeout_s=config.collective_timeout_s,
             patience_s=config.patience_s,
@@ -156,7 +156,7 @@ class Trainer:
         Peers' memory came first, in the quorum. A snapshot beyond everybody's memory is still
         right, because all states of one job lie on one trajectory: all go on from it.
         """
-        found = self.rounds.meet(self.attempt, self.state)
+        found = self.rounds.meet(self.attempt, self.state.step, self.load)
         if found is not None:
             self.took_over(found)
         if not self.rounds.settled(self.attempt):
@@ -165,6 +165,11 @@ class Trainer:
             self.joined = True
             self._emit_membership("join")
         return True
+
+    def load(self, saved: dict[str, object]) -> None:
+        """Take over a state, once what is being copied of the present one is safe."""
+        self.snapshots.stage.hold_updates()
+        self.state.load_state_dict(saved)
 
     def took_over(self, source: Literal["peer", "local", "store"]) -> None:
         """Account for a state that came from elsewhere. At step 0 peers only agree on a start."""

@@ -15,10 +15,9 @@ from chaosspot import probe
 from chaosspot.trainer.agreement import Holdings, Reading
 from chaosspot.trainer.config import InputError
 from chaosspot.trainer.snapshot.flash import Flash
-from chaosspot.trainer.snapshot.image import Layout
 from chaosspot.trainer.snapshot.manifest import Manifest, ManifestError, OtherJobError
 from chaosspot.trainer.snapshot.parts import Part, SnapshotId, complete
-from chaosspot.trainer.snapshot.staging import host_buffer
+from chaosspot.trainer.snapshot.staging import Stage
 from chaosspot.trainer.snapshot.store import Store
 
 __all__ = ["Recovery", "Restored"]
@@ -36,10 +35,11 @@ class Restored:
     part whether its reader found it good, and the beginning of the digest in its manifest.
     """
 
-    def __init__(self, reading: Reading, layout: Layout) -> None:
+    def __init__(self, reading: Reading, stage: Stage) -> None:
         self.reading = reading
-        self._layout = layout
-        self.image = host_buffer(layout.total_bytes)
+        self._layout = stage.layout
+        self.loan = stage.lend()
+        self.image = self.loan.buffer
         self.marks = torch.zeros((2, reading.snapshot.count), dtype=torch.int64)
 
     def sums(self) -> list[Tensor]:
@@ -56,6 +56,11 @@ class Restored:
         """After the sum: every part was read, and all are of one state."""
         return self.whole and len(set(self.marks[1].tolist())) == 1
 
+    def bytes_of(self, part: Part) -> Tensor:
+        """The part's bytes in :attr:`image`."""
+        start, end = part.span(len(self.image))
+        return self.image[start:end]
+
     def tensors(self) -> dict[str, Tensor]:
         return self._layout.views(self.image)
 
@@ -66,11 +71,12 @@ class Recovery:
     The store's are listed before the first quorum, so that peers never wait for a slow store.
     """
 
-    def __init__(self, *, flash: Flash, store: Store | None, job: str, layout: Layout) -> None:
+    def __init__(self, *, flash: Flash, store: Store | None, job: str, stage: Stage) -> None:
         self._flash = flash
         self._store = store
         self._job = job
-        self._layout = layout
+        self._stage = stage
+        self._layout = stage.layout
         self._in_store: list[SnapshotId] = []
         self._blind = store is not None
         self._rejected: set[SnapshotId] = set()
@@ -104,14 +110,15 @@ class Recovery:
     def read(self, reading: Reading, rank: int) -> Restored:
         """Read what is this rank's to read; what cannot be read is marked, and not offered
         again."""
-        restored = Restored(reading, self._layout)
+        restored = Restored(reading, self._stage)
         probe.point("restore.before-load")
-        for index, reader in reading.flash.items():
-            if reader == rank:
-                self._try("flash", self._from_flash, Part(reading.snapshot, index), restored)
-        for index, reader in reading.store.items():
-            if reader == rank:
-                self._try("store", self._from_store, Part(reading.snapshot, index), restored)
+        for part in reading.snapshot.parts():
+            if reading.flash.get(part.index) == rank:
+                self._try("flash", self._from_flash, part, restored)
+            elif reading.store.get(part.index) == rank:
+                self._try("store", self._from_store, part, restored)
+            else:
+                restored.bytes_of(part).zero_()
         return restored
 
     def _is_ours(self, part: Part) -> bool:
@@ -134,8 +141,7 @@ class Recovery:
         part: Part,
         restored: Restored,
     ) -> None:
-        start, end = part.span(self._layout.total_bytes)
-        target = restored.image[start:end]
+        target = restored.bytes_of(part)
         try:
             manifest = read(part, target.numpy().data)
         except OtherJobError as error:

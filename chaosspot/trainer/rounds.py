@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from typing import Literal
@@ -24,7 +25,6 @@ from chaosspot.trainer.config import TrainerError
 from chaosspot.trainer.membership import Attempt, Membership
 from chaosspot.trainer.restore import Recovery, Restored
 from chaosspot.trainer.snapshot.worker import Worker
-from chaosspot.trainer.state import TrainState
 
 __all__ = ["Rounds"]
 
@@ -50,12 +50,15 @@ class Rounds:
         """Whether the members of this attempt have nothing left to agree on."""
         return attempt.generation == self._settled
 
-    def meet(self, attempt: Attempt, state: TrainState) -> Source | None:
-        """Hold a round in this attempt; where a snapshot that was loaded came from, if one was.
+    def meet(
+        self, attempt: Attempt, step: int, load: Callable[[dict[str, object]], None]
+    ) -> Source | None:
+        """Hold a round in this attempt, in which this rank's memory is at ``step``; where a
+        snapshot that was loaded came from, if one was.
 
         Afterwards the attempt either is settled and goes on, or is over.
         """
-        table = self._tell(attempt, state.step)
+        table = self._tell(attempt, step)
         if table is None:
             self._membership.commit()  # says no, and makes the next quorum a new generation
             return None
@@ -74,10 +77,14 @@ class Rounds:
             self._settled = attempt.generation
             return None
         restored = self._read(reading, attempt)
-        if restored is None or not self._membership.commit():
+        if restored is None:
             return None
-        source = self._load(restored, state, attempt)
-        self._membership.move_to(state.step)
+        if not self._membership.commit():
+            restored.loan.end(in_doubt=True)  # a sum that failed may not be quite over
+            return None
+        source = self._load(restored, load, attempt)
+        restored.loan.end()
+        self._membership.move_to(step if source is None else reading.snapshot.step)
         self._settled = None  # the next attempt shows whether all have come along
         return source
 
@@ -105,6 +112,7 @@ class Rounds:
         self._reader.submit(read)
         if not self._all_have_read(future, attempt.world):
             self._membership.abandon()
+            future.add_done_callback(_give_back)
             return None
         restored = future.result()
         for tensor in restored.sums():
@@ -122,7 +130,12 @@ class Rounds:
             if int(done) == world:
                 return True
 
-    def _load(self, restored: Restored, state: TrainState, attempt: Attempt) -> Source | None:
+    def _load(
+        self,
+        restored: Restored,
+        load: Callable[[dict[str, object]], None],
+        attempt: Attempt,
+    ) -> Source | None:
         snapshot = restored.reading.snapshot
         if not restored.good:
             _log.warning("%s cannot be restored, looking for another", snapshot)
@@ -130,9 +143,14 @@ class Rounds:
                 self._recovery.reject(snapshot)
             return None
         try:
-            state.load_state_dict(dict(restored.tensors()))
+            load(dict(restored.tensors()))
         except TrainerError as error:  # every rank of this job says the same
             raise TrainerError(f"{snapshot}: {error}") from error
         if not restored.reading.flash:
             return "store"
         return "local" if attempt.rank in restored.reading.flash.values() else "peer"
+
+
+def _give_back(reading: Future[Restored]) -> None:
+    if reading.exception() is None:
+        reading.result().loan.end()

@@ -69,7 +69,8 @@ def saved(flash: Flash, length: int) -> tuple[Part, Recovery, str]:
         staged.bytes_of(part),
         lambda sums: Manifest.of(part, stage.layout, sums, job=JOB, digest=digest),
     )
-    return part, Recovery(flash=flash, store=None, job=JOB, layout=stage.layout), digest
+    staged.release()
+    return part, Recovery(flash=flash, store=None, job=JOB, stage=stage), digest
 
 
 def measured(flash: Flash, part: Part, recovery: Recovery, digest: str, rounds: int) -> bool:
@@ -77,7 +78,7 @@ def measured(flash: Flash, part: Part, recovery: Recovery, digest: str, rounds: 
     assert reading is not None
     path, manifest = flash.root / part.data_key, flash.manifest(part)
     length = manifest.sums.file_bytes
-    target = Restored(reading, recovery._layout).image.numpy().data
+    target = host_buffer(length).numpy().data
     restored: list[Restored] = []
     ways: dict[str, Callable[[], object]] = {
         "dd reads": dd(f"if={path} of=/dev/null iflag=direct", length),
@@ -118,6 +119,7 @@ def verify(restored: Restored, digest: str | None) -> None:
     if not restored.good:
         sys.exit("the snapshot could not be read")
     if digest is None:
+        restored.loan.end()
         return
     ballast = len(restored.tensors()["ballast"])
     config = TrainConfig(data=Path("unused"), steps=1, seed=5, ballast_bytes=ballast)
@@ -125,6 +127,7 @@ def verify(restored: Restored, digest: str | None) -> None:
     state.load_state_dict(dict(restored.tensors()))
     if state.digest() != digest:
         sys.exit("what was read is not what was saved")
+    restored.loan.end()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from chaosspot.trainer.config import TrainConfig
 from chaosspot.trainer.restore import Recovery
 from chaosspot.trainer.snapshot.disk import Disk
 from chaosspot.trainer.snapshot.flash import Flash
-from chaosspot.trainer.snapshot.image import layout_of
 from chaosspot.trainer.snapshot.manifest import Manifest
 from chaosspot.trainer.snapshot.parts import Part, SnapshotId
 from chaosspot.trainer.snapshot.staging import Stage
@@ -81,7 +80,7 @@ def restore(
 ) -> tuple[tuple[str, int] | None, TrainState]:
     """What one rank alone goes on from, and the state then: (tier, step), or None."""
     state = tiny_state(seed=9)
-    recovery = Recovery(flash=flash, store=store, job=job, layout=layout_of(state))
+    recovery = Recovery(flash=flash, store=store, job=job, stage=Stage(state))
     recovery.look()
     while (reading := agree([recovery.holdings(current_step)])) is not None:
         restored = recovery.read(reading, 0)
@@ -89,5 +88,7 @@ def restore(
             recovery.reject(reading.snapshot)
         if restored.good:
             state.load_state_dict(dict(restored.tensors()))
+        restored.loan.end()
+        if restored.good:
             return ("local" if reading.flash else "store", reading.snapshot.step), state
     return None, state

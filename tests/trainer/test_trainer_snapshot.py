@@ -23,6 +23,7 @@ from chaosspot.trainer.snapshot.flash import Flash
 from chaosspot.trainer.snapshot.image import layout_of
 from chaosspot.trainer.snapshot.manifest import Manifest, ManifestError
 from chaosspot.trainer.snapshot.parts import Part, SnapshotId, complete
+from chaosspot.trainer.snapshot.staging import Stage
 from chaosspot.trainer.snapshot.store import DirectoryStore
 from chaosspot.trainer.snapshot.uploader import Uploader
 from chaosspot.trainer.snapshot.worker import Worker
@@ -80,7 +81,7 @@ def test_parts_of_several_ranks_make_the_state(flash: Flash, count: int) -> None
     *others, last = SnapshotId(2, 5, count).parts()
     for part in others:
         write(flash, state, part)
-    recovery = Recovery(flash=flash, store=None, job=JOB, layout=layout_of(state))
+    recovery = Recovery(flash=flash, store=None, job=JOB, stage=Stage(state))
     assert agree([recovery.holdings(0)]) is None, "not all parts are there yet"
     write(flash, state, last)
     found, restored = restore(flash)
@@ -207,7 +208,7 @@ def test_damage_that_came_on_the_way_is_no_damage(flash: Flash, store: Directory
 def test_what_is_damaged_is_not_offered_again(flash: Flash, tmp_path: Path) -> None:
     write(flash, advance(tiny_state()))
     flip(tmp_path / "flash" / whole(1).data_key)
-    recovery = Recovery(flash=flash, store=None, job=JOB, layout=layout_of(tiny_state()))
+    recovery = Recovery(flash=flash, store=None, job=JOB, stage=Stage(tiny_state()))
     reading = agree([recovery.holdings(0)])
     assert reading is not None
     assert not recovery.read(reading, 0).good

@@ -23,11 +23,23 @@ from chaosspot.trainer.snapshot.flash import Flash
 from chaosspot.trainer.snapshot.image import Entry, Layout
 from chaosspot.trainer.snapshot.manifest import Manifest
 from chaosspot.trainer.snapshot.parts import Part, SnapshotId
+from chaosspot.trainer.snapshot.staging import Loan, host_buffer
 
 BLOCK = 4096
 SIZE = 3 * BLOCK + 1000  # three blocks and one that is no multiple of a sector
 ENTRY = Entry(dtype="U8", shape=(SIZE,), start=0, stop=SIZE)
 LAYOUT = Layout(entries={"ballast": ENTRY}, flat={"ballast": ENTRY}, total_bytes=SIZE)
+
+
+class Buffers:
+    """What recovery needs of a stage."""
+
+    layout = LAYOUT
+
+    def lend(self) -> Loan:
+        return Loan(host_buffer(SIZE), lambda _: None)
+
+
 ROOT = Path("/node/flash")
 JOB = "job"
 
@@ -137,7 +149,7 @@ class Recovered:
     @staticmethod
     def _look(disk: PowerDisk) -> int | None:
         with flash_on(disk) as flash:
-            recovery = Recovery(flash=flash, store=None, job=JOB, layout=LAYOUT)
+            recovery = Recovery(flash=flash, store=None, job=JOB, stage=Buffers())
             recovery.look()
             while (reading := agree([recovery.holdings(0)])) is not None:
                 restored = recovery.read(reading, 0)
@@ -307,7 +319,7 @@ def test_a_rank_keeps_what_others_still_need() -> None:
         for left in (crashed.killed(), *crashed.survivors(limit=8)):
             with flash_on(left, root=roots[0]) as one, flash_on(left, root=roots[1]) as other:
                 held = [
-                    Recovery(flash=flash, store=None, job=JOB, layout=LAYOUT).holdings(0)
+                    Recovery(flash=flash, store=None, job=JOB, stage=Buffers()).holdings(0)
                     for flash in (one, other)
                 ]
             reading = agree(held)

@@ -54,8 +54,7 @@ class SnapshotKeeper:
         if self._uploader:
             stack.enter_context(self._uploader)
         self._writer = stack.enter_context(Worker("flash"))
-        layout = self.stage.layout
-        self.recovery = Recovery(flash=self._flash, store=store, job=job, layout=layout)
+        self.recovery = Recovery(flash=self._flash, store=store, job=job, stage=self.stage)
         self._warn_of_little_space()
 
     @property

@@ -21,7 +21,7 @@ from chaosspot.trainer.snapshot.image import Layout, layout_of
 from chaosspot.trainer.snapshot.parts import ALIGNMENT_BYTES, Part
 from chaosspot.trainer.state import TrainState
 
-__all__ = ["Copier", "Stage", "Staged", "host_buffer"]
+__all__ = ["Copier", "Loan", "Stage", "Staged", "host_buffer"]
 
 _BUFFERS = 2
 Pairs = Iterable[tuple[Tensor, Tensor]]
@@ -103,6 +103,19 @@ class Staged:
         return self._buffer.numpy().data[start:end]
 
 
+class Loan:
+    """A buffer, (total_bytes,) uint8, its bytes undefined at first."""
+
+    def __init__(self, buffer: Tensor, back: Callable[[Tensor | None], None]) -> None:
+        self.buffer = buffer
+        self._back = back
+
+    def end(self, *, in_doubt: bool = False) -> None:
+        """Give it back, once; ``in_doubt`` when something may still write into it, so that another
+        one has to take its place."""
+        self._back(None if in_doubt else self.buffer)
+
+
 class Stage:
     """The buffers. One thread copies, others may release."""
 
@@ -111,8 +124,8 @@ class Stage:
         on_cuda = device.type == "cuda"
         self.layout: Layout = layout_of(state)
         self._copier = copier or (CudaCopier(device) if on_cuda else HostCopier())
-        size = self.layout.total_bytes
-        self._free = [host_buffer(size, pin=on_cuda) for _ in range(_BUFFERS)]
+        self._pin = on_cuda
+        self._free = [self._new() for _ in range(_BUFFERS)]
         self._lock = threading.Lock()
         self.stall_s = 0.0
         """How long training waited for the last copy (or, with CUDA, for its start)."""
@@ -122,10 +135,9 @@ class Stage:
 
         Before it is *changed* call :meth:`hold_updates`.
         """
-        with self._lock:
-            if not self._free:
-                return None
-            buffer = self._free.pop()
+        buffer = self._taken()
+        if buffer is None:
+            return None
         start_s = time.perf_counter()
         tensors = state.tensors()
         views = self.layout.views(buffer)
@@ -135,9 +147,27 @@ class Stage:
             buffer, step=state.step, wait=wait, release=lambda: self._release(buffer, wait)
         )
 
+    def lend(self) -> Loan:
+        """A buffer for something else than a copy; a new one while none is free."""
+        buffer = self._taken()
+        if buffer is None:
+            return Loan(self._new(), lambda _: None)
+        return Loan(buffer, self._back)
+
+    def _back(self, buffer: Tensor | None) -> None:
+        with self._lock:
+            self._free.append(self._new() if buffer is None else buffer)
+
     def hold_updates(self) -> None:
-        """Called before each update: what is being copied is not overwritten."""
+        """Called before each change of the state: what is being copied is not overwritten."""
         self._copier.hold_updates()
+
+    def _new(self) -> Tensor:
+        return host_buffer(self.layout.total_bytes, pin=self._pin)
+
+    def _taken(self) -> Tensor | None:
+        with self._lock:
+            return self._free.pop() if self._free else None
 
     def _release(self, buffer: Tensor, wait: Callable[[], None]) -> None:
         wait()  # one that is given up unwritten may still be being filled
