@@ -218,6 +218,7 @@ def test_the_next_start_takes_away_what_nobody_was_left_to(
     assert "proxies" not in again.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["dies", "hangs"])
 def test_a_server_that_fails_in_the_middle_makes_no_pass(
     plan: Callable[[float], str],

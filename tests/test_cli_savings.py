@@ -37,6 +37,7 @@ def test_the_fields_formula_gives_63_25_per_cent(cli: Cli) -> None:
     assert done.stdout.splitlines()[-1].split()[:3] == ["net", "savings", "63.25%"]
 
 
+@pytest.mark.long
 def test_attacks_are_measured_and_replayed_on_a_trace(cli: Cli, tmp_path: Path) -> None:
     """From an attack to a figure with its interval: two commands."""
     attacked = cli("attack", QUICK, "--trainer", "minimal", "--seed", 1)

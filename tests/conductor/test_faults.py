@@ -364,6 +364,7 @@ def test_a_misbehaviour_that_nobody_meets_has_no_effect(attack: Attack) -> None:
     assert verdict.primary.oracle == "effect"
 
 
+@pytest.mark.long
 def test_a_notice_that_cannot_be_read_is_not_kept(attack: Attack) -> None:
     hidden = Misbehave(on=SOON, target=Target(role="worker"), how=BlackHole(), duration_s=6.0)
     notice = Notice(on=replace(SOON, delay_s=0.2), target=ONE, lead_s=3.0)

@@ -100,6 +100,7 @@ def test_every_sick_trainer_and_each_healthy_pair_is_a_case_once(calibrate: Modu
     assert {trainer for trainer, _ in healthy} == {
         "bucket",
         "minimal",
+        "reference",
         "script",
         "sharded",
         "solo",

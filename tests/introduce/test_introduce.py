@@ -104,6 +104,7 @@ def init(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_init_describes_a_trainer_and_the_first_test_runs(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)

@@ -26,6 +26,7 @@ def deadline(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
+@pytest.mark.long
 def test_the_store_misses_the_deadline_and_flash_with_a_peer_makes_it(
     deadline: ModuleType, tmp_path: Path
 ) -> None:
