@@ -11,10 +11,10 @@ attack: $(READY) ## attack the reference trainer: 4 workers in 2 zones, 3 schedu
 	$(BIN)/chaosspot attack spot-notice sudden-kill zone-loss --nodes 4
 
 test: $(READY) ## all tests but those that have a target of their own: long, wheel, gpu
-	$(BIN)/python -m pytest -n 4 --dist worksteal -m 'not long and not wheel'
+	$(BIN)/python -m pytest -n 4 --dist worksteal -m 'not long and not wheel and not soak'
 
 long: $(READY) ## whole attacks on all trainers, real clients, and all of it from the wheel
-	$(BIN)/python -m pytest -n 6 --dist loadgroup -m 'long or conformance or parity or wheel' tests suites
+	$(BIN)/python -m pytest -n 6 --dist loadgroup -m '(long or conformance or parity or wheel) and not soak' tests suites
 
 wheel: $(READY) ## the wheel, built and used in an empty environment
 	$(BIN)/python -m pytest -m wheel
@@ -39,14 +39,15 @@ calibrate: $(READY) ## sensitivity and false alarms of the oracles: 10 attacks o
 gpu: $(READY) ## the tests that need a CUDA device, with their figures; skipped without one
 	$(BIN)/python -m pytest -m gpu tests/trainer/test_trainer_gpu.py --durations 5
 
-soak: $(READY) ## what CI has no time for: sudden-kill 20 times, spot-notice 10 times
+soak: $(READY) ## what CI has no time for: more kills of the harness, sudden-kill 20 times, and more
+	$(BIN)/python -m pytest -n 4 -m soak tests
 	$(BIN)/chaosspot attack sudden-kill --repeat 20 --seed 1
 	$(BIN)/chaosspot attack spot-notice --repeat 10 --seed 1
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
 clean:

@@ -170,7 +170,7 @@ def test_a_full_disk_is_one_clear_message(
 
 
 @pytest.mark.parametrize(
-    "turn", [*range(6), *(pytest.param(turn, marks=pytest.mark.long) for turn in range(6, 20))]
+    "turn", [*range(6), *(pytest.param(turn, marks=pytest.mark.soak) for turn in range(6, 20))]
 )
 def test_sigkill_at_any_moment_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turn: int

@@ -20,6 +20,7 @@ FAULTS = [
     for path in sorted((Path(__file__).parents[1] / "faults").glob("*.toml"))
     if path.stem.startswith(("store-", "coordinator-"))
 ]
+IN_CI = ("coordinator-cut", "store-cut-in-parts", "store-throttled")
 GONE_S = 5.0
 
 
@@ -29,7 +30,10 @@ def test_the_catalogue_is_whole() -> None:
     assert {Network, ObjectStore} <= kinds
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in IN_CI else pytest.mark.soak) for name in FAULTS],
+)
 def test_sigkill_in_the_middle_leaves_nothing(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
