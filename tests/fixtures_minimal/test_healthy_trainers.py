@@ -25,7 +25,7 @@ def pairs() -> Iterator[ParameterSet]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("trainer", "schedule"), pairs())
+@pytest.mark.parametrize(("trainer", "schedule"), list(pairs()))
 def test_the_healthy_trainer_passes_the_schedule(
     tmp_path: Path, trainer: str, schedule: str
 ) -> None:

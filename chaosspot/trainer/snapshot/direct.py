@@ -178,7 +178,11 @@ class BlockPool:
                     block = left.popleft()
                 except IndexError:  # another thread was first
                     return
-                work(block, buffer)
+                try:
+                    work(block, buffer)
+                except BaseException:
+                    left.clear()
+                    raise
 
         running: list[Future[None]] = []
         try:
