@@ -11,8 +11,8 @@ import math
 import msgspec
 import numpy as np
 
-from chaosspot.economics.checked import at_least_1
-from chaosspot.economics.trace import Array
+from chaosspot.checked import at_least_1
+from chaosspot.traces.trace import Array
 
 __all__ = ["FEW_SPELLS", "Interval", "ratio_interval"]
 

@@ -7,13 +7,12 @@ that two nodes of one pool are lost together with correlation ``rho``. *Common s
 
 from __future__ import annotations
 
-import math
-
 import msgspec
 import numpy as np
 
-from chaosspot.economics.checked import at_least_1, share
-from chaosspot.economics.trace import Array, Counts, Ticks, TraceError
+from chaosspot import correlation
+from chaosspot.checked import at_least_1, share
+from chaosspot.traces.trace import Array, Counts, Ticks, TraceError
 
 __all__ = [
     "BetaBinomial",
@@ -44,31 +43,13 @@ class BetaBinomial(msgspec.Struct, frozen=True, kw_only=True):
     def lost(self, nodes: int) -> Array:
         """The probabilities that 0, 1, ... ``nodes`` of ``nodes`` are lost."""
         at_least_1(nodes=nodes)
-        if self.rho >= 1 or self.loss in (0, 1):
-            return _all_or_none(nodes, self.loss)
-        if self.rho < 1e-9:  # the beta function of such large arguments is all rounding
-            return binomial(nodes, self.loss)
-        spread = (1 - self.rho) / self.rho
-        a, b = self.loss * spread, (1 - self.loss) * spread
-        logs = [
-            _log_choose(nodes, k) + _log_beta(k + a, nodes - k + b) - _log_beta(a, b)
-            for k in range(nodes + 1)
-        ]
-        found: Array = np.exp(np.array(logs))
-        found /= found.sum()
-        return found
+        return np.array(correlation.beta_binomial(nodes, self.loss, self.rho))
 
 
 def binomial(nodes: int, loss: float) -> Array:
     """The same for nodes that are lost independently of each other."""
     share(loss=loss)
-    if loss in (0, 1):
-        return _all_or_none(nodes, loss)
-    p, q = math.log(loss), math.log1p(-loss)
-    found: Array = np.exp(
-        np.array([_log_choose(nodes, k) + k * p + (nodes - k) * q for k in range(nodes + 1)])
-    )
-    return found
+    return np.array(correlation.binomial(nodes, loss))
 
 
 def fit_beta_binomial(ticks: Ticks) -> BetaBinomial:
@@ -105,34 +86,20 @@ def correlations(rows: Counts) -> Array:
     return np.atleast_2d(np.corrcoef(rows))
 
 
-def effective_pools(correlation: Array, weights: Array | None = None) -> float:
+def effective_pools(matrix: Array, weights: Array | None = None) -> float:
     """How many independent pools do as much as these: 1 / (w' C w).
 
     Args:
-        correlation: of the pools.
+        matrix: the correlations of the pools.
         weights: the share of the nodes in each; equal by default.
 
     Raises:
         ValueError: the sizes do not fit, or the weights do not add up to 1.
     """
-    number = len(correlation)
+    number = len(matrix)
     w = np.full(number, 1 / number) if weights is None else np.asarray(weights, dtype=np.float64)
-    if correlation.shape != (number, number) or w.shape != (number,):
-        raise ValueError(f"{w.shape} weights for correlations of shape {correlation.shape}")
+    if matrix.shape != (number, number) or w.shape != (number,):
+        raise ValueError(f"{w.shape} weights for correlations of shape {matrix.shape}")
     if w.min() < 0 or abs(float(w.sum()) - 1) > 1e-9:
         raise ValueError(f"weights = {w.tolist()}: at least 0, and together 1")
-    return 1 / float(w @ correlation @ w)
-
-
-def _all_or_none(nodes: int, loss: float) -> Array:
-    found = np.zeros(nodes + 1)
-    found[0], found[nodes] = 1 - loss, loss
-    return found
-
-
-def _log_choose(n: int, k: int) -> float:
-    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
-
-
-def _log_beta(a: float, b: float) -> float:
-    return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
+    return 1 / float(w @ matrix @ w)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from chaosspot.economics.checked import above_0, at_least_0, share
-from chaosspot.economics.trace import Flags
+from chaosspot.checked import above_0, at_least_0, share
+from chaosspot.traces.trace import Flags
 
 __all__ = ["Spent", "greedy", "greedy_fluid"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from chaosspot.checked import at_least_0, at_least_1
 from chaosspot.economics.bootstrap import Interval, ratio_interval
-from chaosspot.economics.checked import at_least_0, at_least_1
 from chaosspot.economics.ledger import (
     FIELD_REWORK,
     Ledger,
@@ -19,7 +19,7 @@ from chaosspot.economics.money import Amount, Rate
 from chaosspot.economics.placement import Placement
 from chaosspot.economics.prices import Prices
 from chaosspot.economics.replay import Job, Replay, replay
-from chaosspot.economics.trace import Array, Trace, TraceError
+from chaosspot.traces.trace import Array, Trace, TraceError
 
 __all__ = ["OnTrace", "Start", "ledger_of", "ledger_of_placement", "mtbi_s", "on_trace"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from chaosspot.economics.checked import at_least_0, below_1, share
+from chaosspot.checked import at_least_0, below_1, share
 
 __all__ = ["Hybrid"]
 

@@ -10,7 +10,7 @@ import math
 
 import msgspec
 
-from chaosspot.economics.checked import above_0, at_least_0, share
+from chaosspot.checked import above_0, at_least_0, share
 from chaosspot.trainer import cadence
 
 __all__ = ["Costs", "best_interval_s", "least_mtbi_s", "rework_ratio"]

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from chaosspot.economics.checked import at_least_0, below_1
+from chaosspot.checked import at_least_0, below_1
 from chaosspot.economics.money import Amount, Rate, one_currency
 
 __all__ = [

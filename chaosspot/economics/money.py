@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from chaosspot.economics.checked import above_0, at_least_0
+from chaosspot.checked import above_0, at_least_0
 
 __all__ = ["Amount", "Rate", "discount_of", "one_currency"]
 

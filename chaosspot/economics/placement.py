@@ -15,11 +15,11 @@ import msgspec
 import numpy as np
 
 from chaosspot import toml
-from chaosspot.economics.checked import above_0, at_least_0, at_least_1, share
+from chaosspot.checked import above_0, at_least_0, at_least_1, share
 from chaosspot.economics.correlation import effective_pools
 from chaosspot.economics.ledger import NodeClass
 from chaosspot.economics.money import Rate, one_currency
-from chaosspot.economics.trace import Array
+from chaosspot.traces.trace import Array
 
 __all__ = ["Losses", "Placement", "Pool", "Survival", "survivals"]
 

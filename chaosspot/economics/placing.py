@@ -16,7 +16,7 @@ from chaosspot.economics.prices import of_placement
 from chaosspot.economics.risks import Risk, even_spreads, mtbi_s, risks
 from chaosspot.economics.seen import Seen
 from chaosspot.economics.spreading import spread
-from chaosspot.economics.trace import Trace
+from chaosspot.traces.trace import Trace
 
 __all__ = ["Choice", "Placed", "choose", "fitted", "rows"]
 

@@ -14,7 +14,7 @@ import numpy as np
 from chaosspot.economics.files import write_whole
 from chaosspot.economics.ledger import FIELD_REWORK, Ledger, net_savings
 from chaosspot.economics.savings import Savings
-from chaosspot.economics.trace import Trace
+from chaosspot.traces.trace import Trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from chaosspot.economics.checked import below_1
+from chaosspot.checked import below_1
 from chaosspot.economics.money import Amount, Rate, discount_of, one_currency
 from chaosspot.economics.placement import Placement
 

@@ -8,8 +8,8 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
+from chaosspot.checked import above_0, at_least_0
 from chaosspot.economics import scaling
-from chaosspot.economics.checked import above_0, at_least_0
 from chaosspot.economics.estimate import OnTrace, ledger_of_placement, mtbi_s, on_trace
 from chaosspot.economics.interval import Costs, best_interval_s, least_mtbi_s, rework_ratio
 from chaosspot.economics.ledger import FIELD_REWORK, break_even_rework, net_savings
@@ -22,7 +22,7 @@ from chaosspot.economics.risks import mtbi_s as mtbi_of_risk
 from chaosspot.economics.risks import risks
 from chaosspot.economics.savings import AtInterval, Savings
 from chaosspot.economics.scaling import JobSize
-from chaosspot.economics.trace import Trace, TraceError
+from chaosspot.traces.trace import Trace, TraceError
 
 __all__ = ["Question", "answer"]
 

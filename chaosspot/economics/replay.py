@@ -19,10 +19,10 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from chaosspot.economics.checked import at_least_0, at_least_1
+from chaosspot.checked import at_least_0, at_least_1
 from chaosspot.economics.interval import Costs
 from chaosspot.economics.ledger import Rework
-from chaosspot.economics.trace import Array, Counts, Flags, Trace, TraceError
+from chaosspot.traces.trace import Array, Counts, Flags, Trace, TraceError
 
 __all__ = ["Job", "Replay", "replay"]
 

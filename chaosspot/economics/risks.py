@@ -14,11 +14,11 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from chaosspot.economics.checked import at_least_1
+from chaosspot.checked import at_least_1
 from chaosspot.economics.correlation import BetaBinomial, binomial
 from chaosspot.economics.placement import Losses, Placement, Pool
 from chaosspot.economics.shocks import Shock, lost_under, shared
-from chaosspot.economics.trace import Array
+from chaosspot.traces.trace import Array
 
 __all__ = ["Model", "Risk", "even_spreads", "mtbi_s", "risk_of", "risks"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
-from chaosspot.economics.checked import above_0, share
+from chaosspot.checked import above_0, share
 from chaosspot.economics.interval import Costs
 from chaosspot.economics.measured import Measured
 

@@ -14,7 +14,7 @@ import numpy as np
 from chaosspot.economics.correlation import fit_beta_binomial
 from chaosspot.economics.risks import Risk, risk_of
 from chaosspot.economics.shocks import fit_common_shock
-from chaosspot.economics.trace import Trace
+from chaosspot.traces.trace import Trace
 
 __all__ = ["Seen", "seen_in"]
 

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from chaosspot.economics.checked import at_least_1, share
-from chaosspot.economics.correlation import binomial
-from chaosspot.economics.trace import Array
+from chaosspot.checked import at_least_1, share
+from chaosspot.correlation import common_shock
+from chaosspot.traces.trace import Array
 
 __all__ = ["CommonShock", "Shock", "fit_common_shock", "lost_under", "shared"]
 
@@ -52,9 +52,7 @@ class CommonShock(msgspec.Struct, frozen=True, kw_only=True):
 
     def lost(self, nodes: int) -> Array:
         """The probabilities that 0, 1, ... ``nodes`` of ``nodes`` are lost."""
-        found: Array = (1 - self.shock) * binomial(nodes, self.private)
-        found[nodes] += self.shock
-        return found
+        return np.array(common_shock(nodes, self.shock, self.private))
 
 
 def fit_common_shock(*, nodes: int, p_any: float, p_all: float) -> CommonShock:

@@ -21,7 +21,7 @@ from chaosspot.economics.shocks import (
     lost_under,
     shared,
 )
-from chaosspot.economics.trace import Ticks, TraceError
+from chaosspot.traces.trace import Ticks, TraceError
 
 FITTED = BetaBinomial(loss=0.044808, rho=0.859)  # 16 nodes of us-west-2a
 losses = st.floats(0.01, 0.6)

@@ -17,8 +17,8 @@ from chaosspot.economics.placing import Choice, choose, fitted, rows
 from chaosspot.economics.prices import of_placement
 from chaosspot.economics.risks import even_spreads, mtbi_s, risks
 from chaosspot.economics.spreading import PlacementError, spread
-from chaosspot.economics.traces import load
 from chaosspot.toml import FileError
+from chaosspot.traces import load
 
 FIXTURES = content_root() / "fixtures" / "economics"
 LOSSES = Losses(tick_s=300, loss=0.044808, rho=0.859, source="16 V100 launch probes")

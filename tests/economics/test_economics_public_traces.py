@@ -17,8 +17,8 @@ from chaosspot.economics.deadline import greedy
 from chaosspot.economics.interval import Costs
 from chaosspot.economics.ledger import net_savings
 from chaosspot.economics.replay import Job, replay
-from chaosspot.economics.trace import Trace, TraceError
-from chaosspot.economics.traces import load
+from chaosspot.traces import load
+from chaosspot.traces.trace import Trace, TraceError
 
 ROOT = Path(os.environ.get("CHAOSSPOT_TRACES") or content_root().parent / "shared" / "traces")
 DISK = Costs(interval_s=1800, stall_s=60, restart_s=600)

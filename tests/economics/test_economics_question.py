@@ -22,7 +22,7 @@ from chaosspot.economics.question import Question, answer
 from chaosspot.economics.savings import Savings, rows
 from chaosspot.economics.scaling import JobSize
 from chaosspot.economics.spreading import spread
-from chaosspot.economics.traces import load
+from chaosspot.traces import load
 
 FIXTURES = content_root() / "fixtures" / "economics"
 TRACE = load(FIXTURES / "eight-nodes.csv")

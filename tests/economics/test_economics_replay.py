@@ -17,7 +17,7 @@ from chaosspot.economics.ledger import net_savings
 from chaosspot.economics.money import Amount, Rate
 from chaosspot.economics.prices import prices
 from chaosspot.economics.replay import Job, Replay, replay
-from chaosspot.economics.trace import Trace, TraceError
+from chaosspot.traces.trace import Trace, TraceError
 from chaosspot.trainer.cadence import time_factor
 
 PLAIN = Costs(interval_s=100, stall_s=10, restart_s=50)

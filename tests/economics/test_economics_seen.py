@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from chaosspot.economics.seen import seen_in
-from chaosspot.economics.trace import Trace
+from chaosspot.traces.trace import Trace
 
 
 def trace_of(lost: list[int], nodes: int = 4) -> Trace:

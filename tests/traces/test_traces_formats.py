@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from chaosspot.content import content_root
-from chaosspot.economics.trace import Trace, TraceError, cut_to_shortest, joined_ticks
-from chaosspot.economics.traces import load, loads
+from chaosspot.traces import load, loads
+from chaosspot.traces.trace import Trace, TraceError, cut_to_shortest, joined_ticks
 
 FIXTURES = content_root() / "fixtures" / "economics"
 EVENTS = "0,add,node1\n0,add,node2\n60000,remove,node1\n60000,add,node3\n120000,remove,node3\n"

@@ -9,8 +9,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from chaosspot.economics.trace import Counts, Trace, TraceError
-from chaosspot.economics.traces import counts, events, staircase
+from chaosspot.traces import counts, events, staircase
+from chaosspot.traces.trace import Counts, Trace, TraceError
 
 __all__ = ["FORMATS", "OneMeans", "TimeUnit", "load", "loads"]
 
@@ -123,7 +123,7 @@ def _format_of(text: str, name: str) -> str:
     shown = json.dumps(first[:80], ensure_ascii=False)
     raise TraceError(
         f"{name}: unknown format, starts with {shown}; known: {', '.join(FORMATS)} "
-        "(see chaosspot.economics.traces)"
+        "(see chaosspot.traces)"
     )
 
 
@@ -134,7 +134,13 @@ def _with_polarity(found: Counts, one_means: OneMeans | None, name: str) -> Coun
                 f"{name}: a series of zeros and ones: say one_means, available or unavailable; "
                 "copies of public data circulate with either"
             )
-        return found if one_means == "available" else 1 - found
+        there = found if one_means == "available" else 1 - found
+        if not there.max():
+            raise TraceError(
+                f"{name}: with one_means = {one_means!r} it never has a node: all "
+                f"{len(found)} values are {int(found[0])}; is it the other way round?"
+            )
+        return there
     if one_means == "unavailable":
         raise TraceError(
             f"{name}: holds counts up to {int(found.max())}: one_means = 'unavailable' is for "

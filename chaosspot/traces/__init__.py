@@ -1,4 +1,6 @@
-"""Loaders of the public formats: ``formats`` tells them apart, one module reads each.
+"""What happened to real clusters: loaders of the public formats, and a trace as a schedule.
+
+``formats`` tells the formats apart, one module reads each; ``planned`` makes a schedule of a trace.
 
 ========== ================================================================================
 events     ``t_ms,add|remove,node`` lines without a header (Bamboo, Parcae, SpotServe, Oobleck)
@@ -9,6 +11,8 @@ dated      ``YYYY-MM-DD, HH:MM:SS, count`` lines, not always in order (Google Cl
 ========== ================================================================================
 """
 
-from chaosspot.economics.traces.formats import FORMATS, OneMeans, TimeUnit, load, loads
+from chaosspot.traces.formats import FORMATS, OneMeans, TimeUnit, load, loads
+from chaosspot.traces.planned import planned
+from chaosspot.traces.trace import Trace, TraceError
 
-__all__ = ["FORMATS", "OneMeans", "TimeUnit", "load", "loads"]
+__all__ = ["FORMATS", "OneMeans", "TimeUnit", "Trace", "TraceError", "load", "loads", "planned"]

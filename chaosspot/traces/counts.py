@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from chaosspot.economics.trace import Array, Counts, TraceError, whole
+from chaosspot.traces.trace import Array, Counts, TraceError, whole
 
 __all__ = ["read"]
 

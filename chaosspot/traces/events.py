@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 import numpy as np
 
-from chaosspot.economics.trace import Array, Counts, TraceError
+from chaosspot.traces.trace import Array, Counts, TraceError
 
 __all__ = ["read", "read_segments"]
 
@@ -22,7 +22,7 @@ def read(text: str, name: str) -> Read:
     Raises:
         TraceError: a line is no event, times go back, or a node is added or removed twice.
     """
-    return _replay(_rows(text, name), name)
+    return _checked(list(_rows(text, name)), name)
 
 
 def read_segments(text: str, name: str) -> Read:
@@ -31,7 +31,7 @@ def read_segments(text: str, name: str) -> Read:
     Raises:
         TraceError: as for :func:`read`.
     """
-    return _replay(_segments(text, name), name)
+    return _checked(list(_segments(text, name)), name)
 
 
 def _rows(text: str, name: str) -> Iterator[tuple[int, Event | float]]:
@@ -70,6 +70,29 @@ class _Nodes(msgspec.Struct, frozen=True):
     nodes: list[str] = []
 
 
+def _checked(entries: list[tuple[int, Event | float]], name: str) -> Read:
+    """Read them; what would make sense the other way round is told so."""
+    try:
+        return _replay(entries, name)
+    except _PresenceError as error:
+        try:
+            _replay([(n, e if isinstance(e, float) else _turned(e)) for n, e in entries], name)
+        except TraceError:
+            raise error from None
+        raise TraceError(
+            f"{error}; all would make sense the other way round: add and remove are swapped"
+        ) from None
+
+
+class _PresenceError(TraceError):
+    """A node comes that is there, or goes that is not."""
+
+
+def _turned(event: Event) -> Event:
+    time_s, what, node = event
+    return time_s, "remove" if what == "add" else "add", node
+
+
 def _replay(entries: Iterable[tuple[int, Event | float]], name: str) -> Read:
     live: set[str] = set()
     counts: dict[float, int] = {}
@@ -84,7 +107,7 @@ def _replay(entries: Iterable[tuple[int, Event | float]], name: str) -> Read:
             _, what, node = entry
             if (node in live) == (what == "add"):
                 there = "already there" if what == "add" else "not there"
-                raise TraceError(f"{name}:{number}: {what} of {node!r}, which is {there}")
+                raise _PresenceError(f"{name}:{number}: {what} of {node!r}, which is {there}")
             live ^= {node}
             lost[time_s] = lost.get(time_s, 0) + (what == "remove")
         counts[time_s] = len(live)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from chaosspot.economics.checked import above_0
+from chaosspot.checked import above_0
 
 __all__ = [
     "Array",

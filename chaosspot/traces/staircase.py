@@ -7,7 +7,7 @@ from datetime import datetime
 
 import numpy as np
 
-from chaosspot.economics.trace import Array, Counts, TraceError, whole
+from chaosspot.traces.trace import Array, Counts, TraceError, whole
 
 __all__ = ["read", "read_dated"]
 
