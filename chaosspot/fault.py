@@ -7,12 +7,14 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta
 
 from chaosspot.misbehaviour import MisbehaviourKind
-from chaosspot.nodes import Count, Name, Node, Pool, Role
+from chaosspot.nodes import Count, Name, Node, Role
 from chaosspot.store_misbehaviour import StoreMisbehaviourKind
 from chaosspot.toml import Value
+from chaosspot.victims import Correlation
 
 __all__ = [
     "DiskFull",
+    "DnsGone",
     "Fault",
     "FaultKind",
     "Grow",
@@ -24,17 +26,25 @@ __all__ = [
     "Network",
     "Notice",
     "ObjectStore",
+    "OutOfMemory",
+    "Partition",
     "Pause",
     "Resolved",
     "Seconds",
+    "Side",
+    "Slow",
+    "SlowFlash",
     "Target",
     "Terminate",
+    "ThrottleCpu",
     "Toxic",
     "Trigger",
 ]
 
 Seconds = Annotated[float, Meta(ge=0.0)]
 Link = Literal["store", "metadata", "coordinator"]
+TargetPool = Literal["spot", "reserved", "any"]
+Side = Literal["rest", "zones", "coordinator"]
 
 
 class Trigger(Value, frozen=True, kw_only=True):
@@ -67,28 +77,39 @@ class Trigger(Value, frozen=True, kw_only=True):
 
 
 class Target(Value, frozen=True, kw_only=True):
-    """Which live nodes a fault hits: all that match, or ``count`` or ``fraction`` of them."""
+    """Which live nodes a fault hits: all that match, or ``count`` or ``fraction`` of them.
+
+    ``pool``: "any" is either. Without it nodes of any pool match, except where nodes are taken
+    (see :meth:`Fault.may_hit`). ``correlation``: how many go, and which, is drawn.
+    """
 
     nodes: tuple[Name, ...] | None = None
     count: Count | None = None
     fraction: Annotated[float, Meta(gt=0.0, le=1.0)] | None = None
     zone: Name | None = None
     family: Name | None = None
-    pool: Pool | None = None
+    pool: TargetPool | None = None
     role: Role = "worker"
+    correlation: Correlation | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.count is not None and self.fraction is not None:
-            raise ValueError(f"count = {self.count} and fraction = {self.fraction} exclude another")
+        amounts = {"count": self.count, "fraction": self.fraction}
+        said = [f"{name} = {value}" for name, value in amounts.items() if value is not None]
+        if len(said) == 2:
+            raise ValueError(f"{said[0]} and {said[1]} exclude another")
+        if said and self.correlation is not None:
+            raise ValueError(f"{said[0]} and correlation exclude another: how many go is drawn")
         if self.nodes is not None and not self.nodes:
             raise ValueError("nodes = [] names no node")
 
     def matches(self, node: Node) -> bool:
         """Whether the node is one that this target may take."""
-        wanted = ("zone", "family", "pool", "role")
-        return (self.nodes is None or node.name in self.nodes) and all(
-            getattr(self, key) in (None, getattr(node, key)) for key in wanted
+        wanted = ("zone", "family", "role")
+        return (
+            (self.nodes is None or node.name in self.nodes)
+            and self.pool in (None, "any", node.pool)
+            and all(getattr(self, key) in (None, getattr(node, key)) for key in wanted)
         )
 
 
@@ -108,6 +129,7 @@ class Resolved(Value, frozen=True, kw_only=True):
 class Fault(Value, frozen=True, kw_only=True, tag_field="kind"):
     """One thing that goes wrong. Without a target: the node that pulled the trigger, else one.
 
+    Who takes nodes takes them from the spot pool: reserved ones only where the target says so.
     ``replace_after_s``: a new node (new name, empty flash) comes so long after each is gone.
     The node is there (and billed) at once; its trainer starts ``start_delay_s`` later, as on a
     machine that has to fetch its image first. ``resolved`` is written by a run; a replay takes the
@@ -116,6 +138,7 @@ class Fault(Value, frozen=True, kw_only=True, tag_field="kind"):
 
     kind: ClassVar[str]
     TAKES_NODES: ClassVar[bool] = False
+    NEEDS_ISOLATION: ClassVar[bool] = False  # a network and limits that a node has for itself
     on: Trigger
     target: Target | None = None
     replace_after_s: Seconds | None = None
@@ -129,6 +152,27 @@ class Fault(Value, frozen=True, kw_only=True, tag_field="kind"):
                 f"replace_after_s and start_delay_s have no meaning with kind = {self.kind!r}, "
                 "which takes no node"
             )
+
+    @property
+    def takes(self) -> bool:
+        """Whether its nodes will be gone."""
+        return self.TAKES_NODES
+
+    @property
+    def drawn(self) -> bool:
+        """Whether a draw says how many nodes it hits; it may be none."""
+        return self.target is not None and self.target.correlation is not None
+
+    def may_hit(self, node: Node) -> bool:
+        """Whether the node is one that this fault may be made to.
+
+        A cloud does not reclaim what is reserved: a fault that takes nodes takes such a one only
+        by its pool (``pool = "reserved"`` or ``"any"``), its name or its role.
+        """
+        target = self.target or Target()
+        said = target.pool or target.nodes or target.role == "coordinator"
+        protected = self.TAKES_NODES and not said and node.pool == "reserved"
+        return target.matches(node) and not protected
 
 
 class Kill(Fault, frozen=True, kw_only=True, tag="kill"):
@@ -168,6 +212,14 @@ class Pause(Fault, frozen=True, kw_only=True, tag="pause"):
     duration_s: Seconds = 20.0
 
 
+class Slow(Fault, frozen=True, kw_only=True, tag="slow"):
+    """The node gets 1 / ``factor`` of the time for ``duration_s``: SIGSTOP and SIGCONT by turns."""
+
+    kind = "slow"
+    factor: Annotated[float, Meta(ge=1.5, le=100.0)] = 4.0
+    duration_s: Annotated[float, Meta(gt=0.0)] = 20.0
+
+
 class Hold(Fault, frozen=True, kw_only=True, tag="hold"):
     """The thread that reaches a point stays there for ``duration_s``; the others go on.
 
@@ -195,8 +247,20 @@ class DiskFull(Fault, frozen=True, kw_only=True, tag="disk-full"):
     duration_s: Seconds = 10.0
 
 
+class SlowFlash(Fault, frozen=True, kw_only=True, tag="slow-flash"):
+    """The node writes no faster than that to its flash for ``duration_s``.
+
+    The kernel delays what is written past the page cache, or synced, by any process of the node.
+    Flashes of limited size (``flash_bytes``) are in memory and cannot be slow.
+    """
+
+    kind = "slow-flash"
+    write_bytes_per_s: Annotated[int, Meta(ge=4096)]
+    duration_s: Annotated[float, Meta(gt=0.0)] = 20.0
+
+
 class Grow(Fault, frozen=True, kw_only=True, tag="grow"):
-    """``count`` more nodes, like those of the cluster's first group."""
+    """``count`` more nodes, like those of the cluster's first group, in its emptiest zones."""
 
     kind = "grow"
     count: Count = 1
@@ -218,6 +282,10 @@ class Notice(Fault, frozen=True, kw_only=True, tag="notice"):
     withdraw_after_s: Seconds | None = None
     shutdown_s: Seconds = 2.0
     spares: bool = False
+
+    @property
+    def takes(self) -> bool:
+        return not self.spares and self.withdraw_after_s is None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -299,16 +367,62 @@ class Network(Fault, frozen=True, kw_only=True, tag="network"):
     cuts: bool = False
 
 
+class Partition(Fault, frozen=True, kw_only=True, tag="partition"):
+    """The nodes cannot reach others for ``duration_s``, over any network, and the reverse.
+
+    ``off``: from whom they are cut off: from the ``rest`` of the nodes and the coordinator, from
+    the workers of other ``zones``, or from the ``coordinator`` alone. ``one_way``: what they send
+    still arrives, what is sent to them does not. They still reach the cloud and the store.
+    """
+
+    kind = "partition"
+    NEEDS_ISOLATION = True
+    off: Side = "rest"
+    one_way: bool = False
+    duration_s: Annotated[float, Meta(gt=0.0)] = 20.0
+
+
+class OutOfMemory(Fault, frozen=True, kw_only=True, tag="out-of-memory"):
+    """The kernel kills in the nodes for want of memory, and all of each node goes with that."""
+
+    kind = "out-of-memory"
+    TAKES_NODES = True
+    NEEDS_ISOLATION = True
+
+
+class ThrottleCpu(Fault, frozen=True, kw_only=True, tag="throttle-cpu"):
+    """The nodes have no more than ``cpus`` processors for ``duration_s``."""
+
+    kind = "throttle-cpu"
+    NEEDS_ISOLATION = True
+    cpus: Annotated[float, Meta(ge=0.01)] = 0.2
+    duration_s: Annotated[float, Meta(gt=0.0)] = 20.0
+
+
+class DnsGone(Fault, frozen=True, kw_only=True, tag="dns-gone"):
+    """Nobody answers the nodes when they ask for a name, for ``duration_s``."""
+
+    kind = "dns-gone"
+    NEEDS_ISOLATION = True
+    duration_s: Annotated[float, Meta(gt=0.0)] = 20.0
+
+
 FaultKind = (
     Kill
     | Terminate
     | Notice
     | KillChild
     | Pause
+    | Slow
     | Hold
     | DiskFull
+    | SlowFlash
     | Grow
     | Misbehave
     | ObjectStore
     | Network
+    | Partition
+    | OutOfMemory
+    | ThrottleCpu
+    | DnsGone
 )

@@ -70,7 +70,8 @@ class Commit(Record, frozen=True, kw_only=True):
     """The state is now the state after ``step`` updates.
 
     ``digest`` covers it, ``parent`` is the digest before; ``samples`` holds how often each
-    micro-shard of the step was applied.
+    micro-shard of the step was applied. ``busy_s``: seconds that the process computed for the
+    step itself, before it waited for others.
     """
 
     event = "commit"
@@ -81,6 +82,7 @@ class Commit(Record, frozen=True, kw_only=True):
     digest: str | None = None
     parent: str | None = None
     samples: tuple[int, ...] | None = None
+    busy_s: float | None = None
 
 
 class Snapshot(Record, frozen=True, kw_only=True):
@@ -202,12 +204,16 @@ Effect = Literal[
     "published",
     "withdrawn",
     "paused",
+    "slowed",
     "held",
     "child-gone",
     "full",
     "up",
     "misbehaved",
     "impaired",
+    "cut-off",
+    "throttled",
+    "nameless",
 ]
 
 
@@ -223,9 +229,11 @@ class FaultEffect(Record, frozen=True, kw_only=True):
     """What the harness saw a fault do to ``node``.
 
     Its tree ``gone``; its notice ``published`` or ``withdrawn``; all its processes ``paused``, or
-    one thread ``held`` at a point; one of its processes ``child-gone``; its flash ``full``; itself
-    ``up``, as a node that the fault added; its metadata service or the store ``misbehaved``
-    towards it; what it sent or was sent over a link ``impaired``.
+    ``slowed`` by pauses; one thread ``held`` at a point; one of its processes ``child-gone``; its
+    flash ``full``, or ``slowed`` while it wrote; itself ``up``, as a node that the fault added; its
+    metadata service or the store ``misbehaved`` towards it; what it sent or was sent over a link
+    ``impaired``; itself ``cut-off`` from others, ``throttled`` by the kernel, or ``nameless``:
+    without an answer when it asks for a name.
     """
 
     event = "fault.effect"
@@ -240,11 +248,15 @@ class FaultHealed(Record, frozen=True, kw_only=True):
 
 
 class FaultMissed(Record, frozen=True, kw_only=True):
-    """A fault did not act: its trigger never came, or it hit nothing."""
+    """A fault did not act: its trigger never came, or it hit nothing.
+
+    ``drawn``: that it hits nothing is what its draw said.
+    """
 
     event = "fault.missed"
     fault: int
     reason: str
+    drawn: bool = False
 
 
 class StorePut(Record, frozen=True, kw_only=True):

@@ -39,12 +39,16 @@ class Node(Value, frozen=True, kw_only=True):
     pool: Pool
     role: Role
     flash_bytes: int | None = None
+    memory_bytes: int | None = None
+    cpus: float | None = None
+    pids: int | None = None
 
 
 class Group(Value, frozen=True, kw_only=True):
     """``count`` nodes of one kind; their zones go round-robin.
 
     ``flash_bytes`` limits each node's flash; without it a flash is as large as the disk.
+    ``memory_bytes``, ``cpus`` and ``pids`` (processes and threads) limit nodes that are containers.
     """
 
     count: Count
@@ -52,6 +56,9 @@ class Group(Value, frozen=True, kw_only=True):
     family: Name = "p4d.24xlarge"
     pool: Pool = "spot"
     flash_bytes: Annotated[int, Meta(ge=1 << 16)] | None = None
+    memory_bytes: Annotated[int, Meta(ge=1 << 24)] | None = None
+    cpus: Annotated[float, Meta(ge=0.01)] | None = None
+    pids: Annotated[int, Meta(ge=16)] | None = None
 
 
 class ClusterSpec(Value, frozen=True, kw_only=True):
@@ -79,6 +86,9 @@ class ClusterSpec(Value, frozen=True, kw_only=True):
                 pool=group.pool,
                 role="worker",
                 flash_bytes=group.flash_bytes,
+                memory_bytes=group.memory_bytes,
+                cpus=group.cpus,
+                pids=group.pids,
             )
             for number, (zone, group) in enumerate(kinds)
         )

@@ -5,6 +5,7 @@ Standard library only. Without the harness's environment both calls return at on
 =======================  =======================================================================
 ``CHAOSSPOT_EVENTS``     directory; every process appends JSON lines to a file of its own there
 ``CHAOSSPOT_POINTS``     directory; a file named like a point arms it
+``CHAOSSPOT_TELL``       if set, points that are not armed are reported, as ``passed``
 ``CHAOSSPOT_CONTROL``    unix socket of the conductor; an armed point waits for its answer there
 ``CHAOSSPOT_NODE``       node name; ``CHAOSSPOT_RANK`` and ``CHAOSSPOT_INCARNATION`` are integers
 =======================  =======================================================================
@@ -48,7 +49,11 @@ def point(name: str, /) -> None:
     the call blocks until the conductor has acted, or until the conductor is gone.
     """
     directory = os.environ.get("CHAOSSPOT_POINTS")
-    if not directory or not os.access(os.path.join(directory, name), os.F_OK):
+    if not directory:
+        return
+    if not os.access(os.path.join(directory, name), os.F_OK):
+        if os.environ.get("CHAOSSPOT_TELL"):
+            emit("passed", name=name)
         return
     emit("point", name=name)
     try:

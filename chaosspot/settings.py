@@ -24,6 +24,7 @@ class _File(Value, frozen=True, kw_only=True):
 
     trainer: str | UnsetType = UNSET
     cluster: str | UnsetType = UNSET
+    image: str | UnsetType = UNSET
     seed: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
     runs: str | UnsetType = UNSET
 
@@ -31,6 +32,7 @@ class _File(Value, frozen=True, kw_only=True):
 _DEFAULTS: dict[str, Any] = {
     "trainer": "reference",
     "cluster": "processes",
+    "image": None,
     "seed": None,
     "runs": "runs",
 }

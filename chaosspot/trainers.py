@@ -4,7 +4,7 @@ A description is a TOML file. Paths in it may be relative to the folder that hol
 ``suites/`` and ``fixtures/``. These placeholders are filled in commands and environment values:
 
 =================  =============================================================
-``{python}``       the interpreter that runs the harness
+``{python}``       the interpreter that runs the harness; in an image, ``python3``
 ``{content}``      the folder of ``faults/``, ``suites/`` and ``fixtures/``
 ``{coordinator}``  ``HOST:PORT`` for the coordinator to listen at
 ``{steps}``        the step to stop at
@@ -53,7 +53,8 @@ class Promises(Value, frozen=True, kw_only=True):
     With ``peers_hold_state`` only the steps in flight count while any worker survives.
     ``rejoins``: a node that is new or was paused takes part again within ``timeouts.start_s``.
     ``loss_within``: how far the loss may differ from that of undisturbed runs, as a share of it,
-    beyond what those differ from each other.
+    beyond what those differ from each other. ``straggler_factor``, ``stuck_s``, ``unheard_s``: how
+    long no node is slow, or half alive (:mod:`chaosspot.oracles.gray`).
     """
 
     exact: Literal["any-world", "same-world", "none"] = "none"
@@ -65,6 +66,9 @@ class Promises(Value, frozen=True, kw_only=True):
     recovery_s: Positive | None = None
     catch_up_s: Positive | None = None
     loss_within: Positive | None = None
+    straggler_factor: Annotated[float, Meta(ge=1.0)] | None = None
+    stuck_s: Positive | None = None
+    unheard_s: Positive | None = None
 
 
 class Timeouts(Value, frozen=True, kw_only=True):
@@ -208,6 +212,14 @@ class Trainer(Value, frozen=True, kw_only=True):
         """A command with its placeholders filled."""
         return tuple(_fill(part, values) for part in command)
 
+    def reads(self) -> list[Path]:
+        """The files and folders that its commands name, and those on its path."""
+        root = str(content.content_root())
+        commands = (self.command, self.coordinator.command if self.coordinator else ())
+        parts = [part.replace("{content}", root) for command in commands for part in command]
+        named = [Path(part) for part in parts if os.path.isabs(part) and os.path.exists(part)]
+        return [*named, *(_resolve(path) for path in self.python_path)]
+
     def surroundings(self, values: Mapping[str, str]) -> dict[str, str]:
         """The environment that every process of the trainer gets, before what a node adds."""
         inherited = {key: os.environ[key] for key in _INHERITED if key in os.environ}
@@ -239,10 +251,10 @@ def load(name: str) -> Trainer:
     return replace(trainer, name=path.stem)
 
 
-def values(*, coordinator: str, steps: int) -> dict[str, str]:
+def values(*, coordinator: str, steps: int, python: str = sys.executable) -> dict[str, str]:
     """What the placeholders of a description stand for in one run."""
     return {
-        "python": sys.executable,
+        "python": python,
         "content": str(content.content_root()),
         "coordinator": coordinator,
         "steps": str(steps),

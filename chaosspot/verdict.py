@@ -100,6 +100,7 @@ _CAUSES = {
     "durability": ("membership",),
     "snapshots": ("membership", "durability"),
     "rework": ("restarts", "exits", "progress", "notice", "durability", "snapshots"),
+    "gray": ("restarts", "exits", "progress", "recovery"),
     "ledger": ("progress", "membership"),
     "equality": ("progress", "ledger", "snapshots", "membership"),
     "loss": ("progress", "ledger", "snapshots", "membership", "equality"),

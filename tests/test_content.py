@@ -30,7 +30,7 @@ def test_a_name_is_looked_up_in_the_catalogue_and_a_path_on_disk(
     ("name", "message"),
     [
         ("suden-kill", "did you mean 'sudden-kill'?"),
-        ("zzz", "there are: aws-two-minute-notice, "),
+        ("zzz", "there are: anchor-loss, aws-two-minute-notice, "),
         ("./nowhere.toml", "no such file: './nowhere.toml'"),
         ("", "there are: "),
     ],

@@ -12,9 +12,11 @@ from chaosspot.schedule import (
     ClusterSpec,
     FileError,
     Group,
+    Grow,
     Kill,
     Misbehave,
     Notice,
+    Pause,
     Resolved,
     Schedule,
     Target,
@@ -76,7 +78,8 @@ def test_a_mistake_gives_one_error_that_shows_it(tmp_path: Path, text: str, mess
     [
         (Target(zone="z"), "matches no node"),
         (Target(nodes=("node-9",)), "no node 'node-9'"),
-        (Target(count=9), "count = 9: only 8 match"),
+        (Target(count=9, pool="any"), "count = 9: only 8 match"),
+        (Target(count=7), "count = 7: only 6 match; pool = 'reserved' or 'any' would let it take"),
         (Target(zone="b", pool="reserved"), "matches no node"),
     ],
 )
@@ -163,16 +166,56 @@ LIVE = (*EIGHT.nodes(), COORDINATOR)
         (Target(zone="b"), {"node-1", "node-3", "node-5"}),
         (Target(pool="reserved"), {"node-6", "node-7"}),
         (Target(role="coordinator"), {"coordinator"}),
-        (Target(), {f"node-{i}" for i in range(8)}),
+        (Target(), {f"node-{i}" for i in range(6)}),
+        (Target(zone="a"), {"node-0", "node-2", "node-4"}),
+        (Target(pool="any"), {f"node-{i}" for i in range(8)}),
+        (Target(pool="any", zone="a"), {"node-0", "node-2", "node-4", "node-6", "node-7"}),
+        (Target(nodes=("node-7",)), {"node-7"}),
     ],
 )
 def test_a_target_takes_what_matches(target: Target, expected: set[str]) -> None:
+    """Reserved nodes only where their pool, their names or the coordinator's role say so."""
     assert set(choose(Kill(on=NOW, target=target), 0, 1, LIVE)) == expected
+
+
+def test_what_takes_no_node_may_be_made_to_reserved_ones() -> None:
+    everyone = {f"node-{i}" for i in range(8)}
+    assert set(choose(Pause(on=NOW, target=Target()), 0, 1, LIVE)) == everyone
+    assert choose(Pause(on=NOW), 0, 1, LIVE, "node-7") == ["node-7"]
+
+
+def test_a_reserved_node_that_pulls_a_trigger_is_not_taken() -> None:
+    (hit,) = choose(Kill(on=NOW), 0, 1, LIVE, "node-7")
+    assert hit in {f"node-{i}" for i in range(6)}
+
+
+@pytest.mark.parametrize("target", [None, Target()])
+def test_a_fault_that_could_take_reserved_nodes_alone_has_to_say_so(target: Target | None) -> None:
+    reserved = ClusterSpec(group=(Group(count=2, pool="reserved"),))
+    with pytest.raises(FileError, match="'reserved' or"):
+        Schedule(cluster=reserved, fault=(Kill(on=NOW, target=target),)).check()
+    Schedule(cluster=reserved, fault=(Pause(on=NOW, target=target),)).check()
+
+
+def test_who_is_being_taken_already_comes_last() -> None:
+    fault = Notice(on=NOW, target=Target(count=2))
+    first = choose(fault, 0, 1, LIVE)
+    second = choose(fault, 0, 1, LIVE, going=first)
+    assert not set(first) & set(second)
+    left = [node for node in LIVE if node.name in (*first, second[0])]
+    assert set(choose(fault, 0, 1, left, going=first)) > {second[0]}
+
+
+def test_nodes_that_come_later_count() -> None:
+    grow = Grow(on=NOW, count=2)
+    Schedule(cluster=EIGHT, fault=(grow, Kill(on=NOW, target=Target(count=8)))).check()
+    with pytest.raises(FileError, match="count = 9"):
+        Schedule(cluster=EIGHT, fault=(grow, Kill(on=NOW, target=Target(count=9)))).check()
 
 
 @pytest.mark.parametrize(
     ("target", "count"),
-    [(Target(count=3), 3), (Target(fraction=0.125), 1), (Target(fraction=0.5), 4), (None, 1)],
+    [(Target(count=3), 3), (Target(fraction=0.125), 1), (Target(fraction=0.5), 3), (None, 1)],
 )
 def test_a_target_takes_as_many_as_it_says(target: Target | None, count: int) -> None:
     assert len(choose(Kill(on=NOW, target=target), 0, 1, LIVE)) == count
@@ -191,8 +234,8 @@ def test_the_seed_alone_decides_who_is_hit(seed: int, index: int, live: list) ->
 
 def test_seeds_and_faults_differ_in_whom_they_hit() -> None:
     fault = Kill(on=NOW, target=Target(count=1))
-    assert len({choose(fault, 0, seed, LIVE)[0] for seed in range(100)}) == 8
-    assert len({choose(fault, index, 1, LIVE)[0] for index in range(100)}) == 8
+    assert len({choose(fault, 0, seed, LIVE)[0] for seed in range(100)}) == 6
+    assert len({choose(fault, index, 1, LIVE)[0] for index in range(100)}) == 6
 
 
 def test_a_replay_hits_what_the_run_hit_as_far_as_it_lives() -> None:

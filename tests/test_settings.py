@@ -21,6 +21,7 @@ def test_the_command_line_goes_before_the_environment_before_the_file(tmp_path: 
         "seed": (8, "CHAOSSPOT_SEED"),
         "runs": ("here", str(tmp_path / "pyproject.toml")),
         "cluster": ("processes", "default"),
+        "image": (None, "default"),
     }
 
 

@@ -12,8 +12,8 @@ from chaosspot.toml import FileError
 from chaosspot.trainers import Trainer
 
 KINDS = (
-    "valid: kill, terminate, notice, kill-child, pause, hold, disk-full, grow, misbehave, "
-    "object-store, network"
+    "valid: kill, terminate, notice, kill-child, pause, slow, hold, disk-full, slow-flash, grow, "
+    "misbehave, object-store, network, partition, out-of-memory, throttle-cpu, dns-gone"
 )
 FAULT = "[[fault]]\non = { at_s = 1.0 }\n"
 
@@ -38,6 +38,16 @@ FAULT = "[[fault]]\non = { at_s = 1.0 }\n"
             '[[cluster.group]]\ncount = 1\npool = "spt"',
             Schedule,
             "cluster.group[0].pool = 'spt': valid: spot, reserved; did you mean 'spot'?",
+        ),
+        (
+            f'{FAULT}kind = "kill"\ntarget = {{ correlation = {{ kind = "beta" }} }}',
+            Schedule,
+            "fault[0].target.correlation.kind = 'beta': valid: beta-binomial, common-shock",
+        ),
+        (
+            f'{FAULT}kind = "kill"\ntarget = {{ pool = "resrve" }}',
+            Schedule,
+            "fault[0].target.pool = 'resrve': valid: spot, reserved, any; did you mean 'reserved'?",
         ),
         (
             'command = ["x"]\n[promises]\nsamples = "twice"',
