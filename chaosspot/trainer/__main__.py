@@ -38,6 +38,7 @@ _UNITS = {"B": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3}
 _EVERY_HELP = "snapshot every 5 steps, every 30s, or auto: as stall and --mtbi make it optimal"
 _MTBI_HELP = "mean time between interruptions of the whole job, for auto (default 3600)"
 _BALLAST_HELP = "bytes added to the state, to see what its size costs: 2GB"
+_HOST_HELP = "name under which peers reach this rank [$CHAOSSPOT_HOST]"
 _STORE_HELP = "what outlives nodes: a directory or s3://BUCKET/PREFIX [$CHAOSSPOT_STORE]"
 
 
@@ -56,7 +57,7 @@ def parse(argv: list[str] | None, environ: Mapping[str, str]) -> TrainConfig:
     option("--flash", type=Path, metavar="DIR", help="this node's disk [$CHAOSSPOT_FLASH]")
     option("--store", metavar="PLACE", help=_STORE_HELP)
     option("--lighthouse", metavar="URL", help="coordinator [$TORCHFT_LIGHTHOUSE; none: alone]")
-    option("--advertise-host", metavar="HOST", help="name under which peers reach this rank")
+    option("--advertise-host", metavar="HOST", help=_HOST_HELP)
     option("--metadata", choices=["auto", "aws", "azure", "gcp"], help=_METADATA_HELP)
     option("--snapshot-every", dest="cadence", type=_cadence, metavar="EVERY", help=_EVERY_HELP)
     option("--mtbi", dest="mtbi_s", type=float, metavar="SECONDS", help=_MTBI_HELP)
@@ -89,6 +90,7 @@ def parse(argv: list[str] | None, environ: Mapping[str, str]) -> TrainConfig:
         "store": _store(given.pop("store", None) or environ.get("CHAOSSPOT_STORE")),
         "lighthouse": environ.get("TORCHFT_LIGHTHOUSE") or None,
         "replica": f"{node}.{life}",
+        "advertise_host": environ.get("CHAOSSPOT_HOST") or "127.0.0.1",
         "metadata_endpoint": endpoint,
         "metadata_provider": provider,
     }

@@ -28,8 +28,14 @@ from chaosspot.trainer.lighthouse import local_url, start_lighthouse
 from chaosspot.trainer.membership import Attempt, Membership
 from chaosspot.trainer.mended import Interrupted
 from chaosspot.trainer.notice import NoticeBoard, sigterm_is_a_notice
-from chaosspot.trainer.plan import drain_plan, keep_waiting, owned_shards, snapshot_due
-from chaosspot.trainer.reduction import ExactReduction
+from chaosspot.trainer.plan import (
+    drain_plan,
+    keep_waiting,
+    owned_shards,
+    snapshot_due,
+    snapshot_now,
+)
+from chaosspot.trainer.reduction import ExactReduction, Votes
 from chaosspot.trainer.rounds import Rounds
 from chaosspot.trainer.snapshot.keeper import SnapshotKeeper
 from chaosspot.trainer.snapshot.parts import Part, SnapshotId
@@ -123,6 +129,7 @@ class Trainer:
         self.attempt = Attempt(generation=0, world=0, rank=None, healed=False)  # the latest
         self.staying = 0  # other members who had no notice at the last step
         self.leaving = 1  # members who leave together, this one included
+        self.put_off = False  # a snapshot that was due after the last step
         self.digest: str | None = None
         self.loss: float | None = None
         self.restored: list[tuple[int, str]] = []
@@ -188,8 +195,10 @@ class Trainer:
             )
         parent = self.current_digest()
         probe.emit("begin", step=step, generation=attempt.generation, world=attempt.world)
+        began = time.monotonic()
         self.compute(step, self.shards(attempt))
         self.vote(step)
+        busy_s = time.monotonic() - began
         probe.point("step.before-allreduce")
         self.membership.all_reduce(self.reduction.to_host())
         probe.point("step.before-commit")
@@ -207,14 +216,22 @@ class Trainer:
             digest=self.current_digest(),
             parent=parent,
             samples=self.reduction.samples(),
+            busy_s=round(busy_s, 6),
         )
         probe.point("step.after-commit")
-        snapshots, leaving = self.reduction.votes()
-        all_leave = leaving == attempt.world
-        self.staying = attempt.world - max(1, leaving)
-        self.leaving = leaving if all_leave else 1
-        if snapshots or all_leave:
-            self.snapshot(self.part(attempt.world), upload=True)
+        votes = self.reduction.votes()
+        all_leave = votes.leave == attempt.world
+        self.staying = attempt.world - max(1, votes.leave)
+        self.leaving = votes.leave if all_leave else 1
+        now = snapshot_now(step, self.config.steps, wanting=votes.snapshot, busy=votes.busy)
+        if votes.snapshot and not now and not self.put_off:
+            behind = f"disks of {votes.busy} of {attempt.world} ranks are behind"
+            _log.warning("snapshot of step %d put off: %s", step, behind)
+        self.put_off = votes.snapshot > 0 and not now
+        last = all_leave or step >= self.config.steps
+        if now or all_leave:
+            # What all ranks upload is complete one day; if each skipped others, nothing would be.
+            self.snapshot(self.part(attempt.world), upload=last or not votes.uploading)
         self._report(attempt)
 
     def vote(self, step: int) -> None:
@@ -227,8 +244,10 @@ class Trainer:
             since_s=self.snapshots.since_s,
             stall_s=self.snapshots.stage.stall_s,
             at_risk=at_risk,
+            put_off=self.put_off,
         )
-        self.reduction.vote(snapshot=due, leave=self.board.time_left_s() is not None)
+        leave = self.board.time_left_s() is not None
+        self.reduction.vote(Votes(due, leave, self.snapshots.busy, self.snapshots.uploading))
 
     def part(self, count: int) -> Part:
         """This rank's part of a snapshot of the present state that ``count`` ranks take."""

@@ -16,6 +16,7 @@ __all__ = [
     "keep_waiting",
     "owned_shards",
     "snapshot_due",
+    "snapshot_now",
     "superfluous",
     "surplus",
 ]
@@ -52,7 +53,14 @@ class Cadence:
 
 
 def snapshot_due(
-    step: int, last_step: int, cadence: Cadence, *, since_s: float, stall_s: float, at_risk: bool
+    step: int,
+    last_step: int,
+    cadence: Cadence,
+    *,
+    since_s: float,
+    stall_s: float,
+    at_risk: bool,
+    put_off: bool,
 ) -> bool:
     """Whether this rank wants the state after ``step`` to be snapshotted.
 
@@ -62,6 +70,7 @@ def snapshot_due(
         since_s: time since the last snapshot.
         stall_s: how long the last one stopped training.
         at_risk: a member was lost that may not have saved its part of the last one.
+        put_off: one was due after the step before, and was not taken.
     """
     interval_s = cadence.interval_s(stall_s)
     if interval_s is None:
@@ -69,7 +78,20 @@ def snapshot_due(
         due = step % cadence.steps == 0
     else:
         due = since_s >= interval_s
-    return due or at_risk or step >= last_step
+    return due or at_risk or put_off or step >= last_step
+
+
+def snapshot_now(step: int, last_step: int, *, wanting: int, busy: int) -> bool:
+    """Whether all ranks snapshot the state after ``step``, by what they voted in it.
+
+    A rank whose disk is behind could take part only by giving up one that waits. Others would give
+    up others, and none would ever be complete: so all put it off, unless it is the last.
+
+    Args:
+        wanting: ranks for which one is due.
+        busy: ranks that write one, and have another waiting.
+    """
+    return wanting > 0 and (busy == 0 or step >= last_step)
 
 
 def surplus(steps: Iterable[int], keep: int, in_use: Collection[int] = ()) -> list[int]:

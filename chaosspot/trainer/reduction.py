@@ -5,7 +5,7 @@ over five differ in the last bits, and the runs drift apart. Integer addition is
 The global batch is therefore M fixed micro-shards; each micro-shard's gradient is rounded to
 64-bit fixed point by itself, and ranks add integers. One buffer carries it all::
 
-    [ gradient: n | how often each micro-shard is in it: M | sum of the losses: 1 | votes: 2 ]
+    [ gradient: n | how often each micro-shard is in it: M | sum of the losses: 1 | votes: 4 ]
 
 in int64, so every survivor of a step knows the same gradient, the same samples and the same loss,
 and what its members want to do next.
@@ -13,16 +13,31 @@ and what its members want to do next.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from chaosspot.trainer.config import TrainerError
 
-__all__ = ["ExactReduction", "NotFiniteError"]
+__all__ = ["ExactReduction", "NotFiniteError", "Votes"]
 
 _SCALE_BITS = 40  # 2**-40 is the smallest step, about 1e-12
-_VOTES = 2
 _SUM_BITS = 62  # |sum over M micro-shards| stays below 2**62
+
+
+class Votes(NamedTuple):
+    """How many members want what after the step."""
+
+    snapshot: int
+    leave: int
+    busy: int
+    """Could not take part in a snapshot without giving up another."""
+    uploading: int
+    """Have a part on its way to the store."""
+
+
+_VOTES = len(Votes._fields)
 
 
 class NotFiniteError(TrainerError):
@@ -47,7 +62,7 @@ class ExactReduction:
         self.buffer: Tensor = (
             self._sum if on_cpu else torch.zeros(size, dtype=torch.int64, pin_memory=True)
         )
-        """What is summed over the ranks: (n + M + 3) int64 in host memory."""
+        """What is summed over the ranks: (n + M + 5) int64 in host memory."""
         # Every micro-shard may use an equal part of the range, so that no sum can overflow.
         self._limit = 2.0 ** (_SUM_BITS - _SCALE_BITS) / micro_shards
 
@@ -75,9 +90,9 @@ class ExactReduction:
         self._sum[self._n + micro_shard] += 1
         self._sum[self._n + self._shards] += round(float(loss) * 2.0**_SCALE_BITS)
 
-    def vote(self, *, snapshot: bool, leave: bool) -> None:
-        """What this rank wants to be done after the step."""
-        self._sum[-_VOTES:] = torch.tensor([snapshot, leave])
+    def vote(self, votes: Votes) -> None:
+        """What this rank has to say on what is done after the step: 0 or 1 each."""
+        self._sum[-_VOTES:] = torch.tensor(votes)
 
     def to_host(self) -> Tensor:
         """:attr:`buffer`, holding what was added on this rank."""
@@ -100,7 +115,6 @@ class ExactReduction:
         """Mean loss over the M micro-shards, in nats per byte."""
         return int(self.buffer[self._n + self._shards]) / (2.0**_SCALE_BITS * self._shards)
 
-    def votes(self) -> tuple[int, int]:
-        """How many members want a snapshot, and how many leave."""
-        snapshot, leave = self.buffer[-_VOTES:].tolist()
-        return int(snapshot), int(leave)
+    def votes(self) -> Votes:
+        """What all members said."""
+        return Votes._make(map(int, self.buffer[-_VOTES:].tolist()))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 import torch
 from torch import Tensor
@@ -19,11 +21,13 @@ from chaosspot.trainer.snapshot.manifest import Manifest, ManifestError, OtherJo
 from chaosspot.trainer.snapshot.parts import Part, SnapshotId, complete
 from chaosspot.trainer.snapshot.staging import Stage
 from chaosspot.trainer.snapshot.store import Store
+from chaosspot.trainer.snapshot.worker import Worker
 
 __all__ = ["Recovery", "Restored"]
 
 _log = logging.getLogger(__name__)
 
+_LOOK_S = 3.0  # a store that is well answers in tenths of a second
 _SUM_ELEMENTS = 8 << 20  # 64 MB at a time
 _DIGEST_BITS = 56  # of the digest: they are added up over at most 128 ranks, in 64 bits
 
@@ -66,7 +70,7 @@ class Restored:
 
 
 class Recovery:
-    """The snapshots that this rank could read.
+    """The snapshots that this rank could read; a context manager, which ends its thread.
 
     The store's are listed before the first quorum, so that peers never wait for a slow store.
     """
@@ -77,17 +81,38 @@ class Recovery:
         self._job = job
         self._stage = stage
         self._layout = stage.layout
+        self._lister = Worker("list")
+        self._listing: Future[list[str]] | None = None  # under way
         self._in_store: list[SnapshotId] = []
         self._blind = store is not None
         self._rejected: set[SnapshotId] = set()
         self._bad: dict[Literal["flash", "store"], set[Part]] = {"flash": set(), "store": set()}
 
+    def __enter__(self) -> Self:
+        self._lister.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lister.__exit__()
+
     def look(self) -> None:
-        """List what is in the store."""
+        """List what is in the store.
+
+        One that hangs keeps nobody from peers whose memory holds the state: after a moment the
+        rank goes on without, and the next call goes on waiting for the same list.
+        """
         if self._store is None:
             return
+        if self._listing is None:
+            self._listing = self._lister.call(self._store.keys)
+        wait([self._listing], timeout=_LOOK_S)
+        if not self._listing.done():
+            _log.warning("the store has not listed its snapshots for %g s", _LOOK_S)
+            self._blind = True
+            return
+        listing, self._listing = self._listing, None
         try:
-            self._in_store, self._blind = complete(self._store.keys()), False
+            self._in_store, self._blind = complete(listing.result()), False
         except OSError as error:
             _log.warning("snapshots in the store cannot be listed: %s", error)
             self._blind = True
@@ -176,10 +201,12 @@ class Recovery:
     def _once_from_store(self, part: Part, target: memoryview) -> Manifest:
         assert self._store is not None
         text = self._store.get(part.manifest_key)
-        manifest = Manifest.decode(text, part=part, job=self._job)
-        self._fits(manifest)
+        with _naming(part.manifest_key):
+            manifest = Manifest.decode(text, part=part, job=self._job)
+            self._fits(manifest)
         data = self._store.get(part.data_key)
-        manifest.check(data)
+        with _naming(part.data_key):
+            manifest.check(data)
         target[:] = data
         return manifest
 
@@ -199,6 +226,17 @@ class Recovery:
                 f"has bytes {manifest.start} to {manifest.start + manifest.sums.file_bytes}, "
                 f"expected {start} to {end}"
             )
+
+
+@contextmanager
+def _naming(key: str) -> Iterator[None]:
+    """Let what is said of a damaged object name it."""
+    try:
+        yield
+    except OtherJobError:  # whoever catches it names the snapshot
+        raise
+    except ManifestError as error:
+        raise ManifestError(f"{key}: {error}") from error
 
 
 def _beginning(digest: str | None) -> int:

@@ -101,15 +101,7 @@ class Rounds:
     def _read(self, reading: Reading, attempt: Attempt) -> Restored | None:
         """The whole snapshot, once all have read their parts; None when the attempt failed."""
         rank = -1 if attempt.rank is None else attempt.rank
-        future: Future[Restored] = Future()
-
-        def read() -> None:
-            try:
-                future.set_result(self._recovery.read(reading, rank))
-            except BaseException as error:  # noqa: BLE001 - raised where the result is taken
-                future.set_exception(error)
-
-        self._reader.submit(read)
+        future = self._reader.call(lambda: self._recovery.read(reading, rank))
         if not self._all_have_read(future, attempt.world):
             self._membership.abandon()
             future.add_done_callback(_give_back)

@@ -42,6 +42,7 @@ from chaosspot import content
 from chaosspot.trainer import train
 from chaosspot.trainer.config import TrainConfig
 from chaosspot.trainer.loop import Trainer
+from chaosspot.trainer.reduction import Votes
 from chaosspot.trainer.snapshot.direct import BLOCK_BYTES
 from chaosspot.trainer.snapshot.keeper import SnapshotKeeper
 from chaosspot.trainer.snapshot.parts import Part, SnapshotId
@@ -102,7 +103,9 @@ def copies(directory: Path, length: int, rounds: int) -> list[bool]:
     state = state_of(length)
     stage = Stage(state)
     total = stage.layout.total_bytes
-    warm, source = (host_buffer(total).numpy() for _ in range(2))
+    warm = host_buffer(total).numpy()[: sum(t.nbytes for t in state.tensors().values())]
+    # In memory as the state's is: it depends on the size of its pages how fast that is read.
+    source = torch.cat([t.view(torch.uint8).flatten() for t in state.tensors().values()]).numpy()
     kept_stager = DefaultStager(StagingOptions(False, False, False, False))  # as by default
 
     def plain() -> None:
@@ -166,7 +169,7 @@ class InTurns(Trainer):
     stalls_s: dict[int, float]
 
     def vote(self, step: int) -> None:
-        self.reduction.vote(snapshot=snapshots_after(step), leave=False)
+        self.reduction.vote(Votes(snapshots_after(step), False, False, False))
 
     def snapshot(self, part: Part, *, upload: bool) -> None:
         super().snapshot(part, upload=upload)

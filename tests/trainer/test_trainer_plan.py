@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 
@@ -17,6 +18,7 @@ from chaosspot.trainer.plan import (
     keep_waiting,
     owned_shards,
     snapshot_due,
+    snapshot_now,
     superfluous,
     surplus,
 )
@@ -36,7 +38,9 @@ def test_who_does_not_participate_computes_nothing() -> None:
 
 
 def due(step: int, cadence: Cadence, *, since_s: float = 0.0, at_risk: bool = False) -> bool:
-    return snapshot_due(step, 12, cadence, since_s=since_s, stall_s=0.5, at_risk=at_risk)
+    return snapshot_due(
+        step, 12, cadence, since_s=since_s, stall_s=0.5, at_risk=at_risk, put_off=False
+    )
 
 
 @pytest.mark.parametrize(
@@ -48,6 +52,54 @@ def test_snapshots_are_due_every_k_steps_and_at_the_end(step: int, wanted: bool)
 
 def test_a_snapshot_is_due_when_a_part_of_the_last_one_may_be_lost() -> None:
     assert due(1, Cadence(steps=5), at_risk=True)
+
+
+def test_a_snapshot_that_was_put_off_is_due_until_it_is_taken() -> None:
+    asked = {"since_s": 0.0, "stall_s": 0.5, "at_risk": False}
+    assert snapshot_due(6, 12, Cadence(steps=5), put_off=True, **asked)
+    assert not snapshot_due(6, 12, Cadence(steps=5), put_off=False, **asked)
+
+
+@pytest.mark.parametrize(
+    ("wanting", "busy", "step", "now"),
+    [(1, 0, 5, True), (4, 0, 5, True), (0, 0, 5, False), (4, 1, 5, False), (4, 4, 12, True)],
+)
+def test_all_snapshot_or_none(wanting: int, busy: int, step: int, now: bool) -> None:
+    assert snapshot_now(step, 12, wanting=wanting, busy=busy) is now
+
+
+@given(
+    every=st.integers(1, 5),
+    writes=st.lists(st.lists(st.integers(1, 9), min_size=30, max_size=30), min_size=1, max_size=4),
+)
+def test_however_slow_the_disks_what_is_taken_is_taken_and_written_by_all(
+    every: int, writes: list[list[int]]
+) -> None:
+    """Each rank's disk takes so many steps for its first snapshot, its second, and so on."""
+    behind: list[list[tuple[int, int]]] = [[] for _ in writes]  # of each: (step, steps left)
+    taken: list[int] = []
+    put_off = False
+    for step in range(1, 31):
+        for rank, queue in enumerate(behind):
+            if queue:
+                at, left = queue[0]
+                queue[:1] = [(at, left - 1)] if left > 1 else []
+            assert len(queue) <= 2, f"rank {rank} would have to give one up"
+        wanting = sum(
+            snapshot_due(
+                step, 99, Cadence(steps=every), since_s=0, stall_s=0, at_risk=False, put_off=put_off
+            )
+            for _ in writes
+        )
+        busy = sum(len(queue) == 2 for queue in behind)
+        now = snapshot_now(step, 99, wanting=wanting, busy=busy)
+        put_off = wanting > 0 and not now
+        if now:
+            for queue, its in zip(behind, writes, strict=True):
+                queue.append((step, its[len(taken)]))
+            taken.append(step)
+    slowest = max(max(its) for its in writes)
+    assert all(b - a <= every + slowest for a, b in itertools.pairwise(taken))
 
 
 @pytest.mark.parametrize("cadence", [Cadence(seconds=30.0), Cadence(mtbi_s=900.0)])

@@ -205,6 +205,69 @@ def test_damage_that_came_on_the_way_is_no_damage(flash: Flash, store: Directory
     assert restored.digest() == state.digest()
 
 
+@pytest.mark.parametrize("key", ["data_key", "manifest_key"])
+def test_what_is_damaged_in_the_store_is_named(
+    flash: Flash, store: DirectoryStore, tmp_path: Path, caplog: pytest.LogCaptureFixture, key: str
+) -> None:
+    write(flash, advance(tiny_state()))
+    with Uploader(flash, store, job=JOB, keep=3) as uploader:
+        uploader.submit(whole(1))
+        assert uploader.wait(10)
+    damaged = getattr(whole(1), key)
+    flip(tmp_path / "store" / damaged)
+    with flash_at(flash.root.with_name("new")) as new:
+        found, _ = restore(new, store)
+    assert found is None
+    assert f"passed over: part 0 of step 1, generation 1, in 1 part: {damaged}: " in caplog.text
+
+
+class Listless(DirectoryStore):
+    """Lists when it is told to, and may fail to."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.may = threading.Event()
+        self.error: OSError | None = None
+        self.asked = 0
+
+    def keys(self) -> list[str]:
+        self.asked += 1
+        assert self.may.wait(10)
+        if self.error:
+            raise self.error
+        return super().keys()
+
+
+def test_a_store_that_hangs_is_not_waited_for_and_asked_once(
+    flash: Flash, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chaosspot.trainer.restore._LOOK_S", 0.01)
+    store = Listless(tmp_path / "store")
+    with Recovery(flash=flash, store=store, job=JOB, stage=Stage(tiny_state())) as recovery:
+        assert recovery.holdings(0).blind
+        for _ in range(3):
+            recovery.look()
+            assert recovery.holdings(0).blind
+        assert store.asked == 1
+        monkeypatch.setattr("chaosspot.trainer.restore._LOOK_S", 10.0)
+        store.may.set()
+        recovery.look()
+        assert not recovery.holdings(0).blind
+
+
+def test_a_store_that_cannot_list_in_time_is_asked_again(flash: Flash, tmp_path: Path) -> None:
+    store = Listless(tmp_path / "store")
+    store.error = TimeoutError("read timed out")
+    store.may.set()
+    with Recovery(flash=flash, store=store, job=JOB, stage=Stage(tiny_state())) as recovery:
+        recovery.look()
+        assert recovery.holdings(0).blind
+        store.error = None
+        recovery.look()
+        assert not recovery.holdings(0).blind
+    assert store.asked == 2
+
+
 def test_what_is_damaged_is_not_offered_again(flash: Flash, tmp_path: Path) -> None:
     write(flash, advance(tiny_state()))
     flip(tmp_path / "flash" / whole(1).data_key)
@@ -319,20 +382,29 @@ def test_the_store_shows_the_old_value_or_the_new_one(
 
 
 def test_the_value_is_synced_before_it_gets_its_name_and_the_name_after(
-    store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
+    store: DirectoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
-    for name in ("fsync", "rename"):
-        real = getattr(os, name)
+    fsync, rename = os.fsync, os.rename
 
-        def noted(*args: object, name: str = name, real: Callable[..., None] = real) -> None:
-            calls.append(name)
-            real(*args)
+    def noted_sync(descriptor: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        calls.append("value" if path.endswith(".tmp") else path)
+        fsync(descriptor)
 
-        monkeypatch.setattr(os, name, noted)
+    def noted_rename(old: Path, new: Path) -> None:
+        calls.append("rename")
+        rename(old, new)
+
+    monkeypatch.setattr(os, "fsync", noted_sync)
+    monkeypatch.setattr(os, "rename", noted_rename)
+    root = tmp_path.resolve() / "store"
     store.put("a/b", b"new")
-    assert calls[:2] == ["fsync", "rename"]
-    assert calls[2:] == ["fsync", "fsync"]
+    assert calls[:2] == ["value", "rename"]
+    assert calls[2:] == [str(path) for path in (root / "a", root, *root.parents)]
+    calls.clear()
+    store.put("a/b", b"newer")
+    assert calls == ["value", "rename", str(root / "a"), str(root)]
 
 
 def test_store_keys(store: DirectoryStore) -> None:

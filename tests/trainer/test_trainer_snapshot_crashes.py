@@ -150,7 +150,6 @@ class Recovered:
     def _look(disk: PowerDisk) -> int | None:
         with flash_on(disk) as flash:
             recovery = Recovery(flash=flash, store=None, job=JOB, stage=Buffers())
-            recovery.look()
             while (reading := agree([recovery.holdings(0)])) is not None:
                 restored = recovery.read(reading, 0)
                 if restored.good:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from chaosspot.trainer import TrainConfig, train
 from chaosspot.trainer.loop import Trainer
 from chaosspot.trainer.plan import Cadence
 from chaosspot.trainer.snapshot import flash as flash_module
+from chaosspot.trainer.snapshot import keeper as keeper_module
 from chaosspot.trainer.snapshot import staging
 from chaosspot.trainer.snapshot.direct import Sums
 from chaosspot.trainer.snapshot.disk import RealDisk
@@ -27,8 +29,9 @@ from chaosspot.trainer.snapshot.flash import Flash
 from chaosspot.trainer.snapshot.image import layout_of
 from chaosspot.trainer.snapshot.keeper import SnapshotKeeper
 from chaosspot.trainer.snapshot.manifest import Manifest
-from chaosspot.trainer.snapshot.parts import Part
+from chaosspot.trainer.snapshot.parts import Part, complete
 from chaosspot.trainer.snapshot.staging import Pairs, Stage, Staged
+from chaosspot.trainer.snapshot.store import DirectoryStore
 from chaosspot.trainer.state import TrainState
 
 JOB = "job"
@@ -154,20 +157,23 @@ class Forgets(Watched):
         self.state.update()
 
 
-@pytest.mark.parametrize(("kind", "torn"), [(Watched, []), (Forgets, [2, 4])])
-def test_the_loop_holds_each_update_until_the_copy_has_passed(
-    kind: type[Trainer], torn: list[int], tmp_path: Path
-) -> None:
-    config = TrainConfig(
+def small_run(flash: Path, **fields: Any) -> TrainConfig:
+    return TrainConfig(
         data=content.content_root() / "fixtures/corpus/apache-2.0.txt",
-        steps=6,
-        flash=tmp_path,
-        cadence=Cadence(steps=2),
+        flash=flash,
         width=16,
         layers=1,
         heads=2,
         seq_len_bytes=8,
+        **fields,
     )
+
+
+@pytest.mark.parametrize(("kind", "torn"), [(Watched, []), (Forgets, [2, 4])])
+def test_the_loop_holds_each_update_until_the_copy_has_passed(
+    kind: type[Trainer], torn: list[int], tmp_path: Path
+) -> None:
+    config = small_run(tmp_path, steps=6, cadence=Cadence(steps=2))
     train(config, kind=kind)
     state = TrainState(config, torch.device("cpu"))
     found: dict[int, bool] = {}
@@ -268,6 +274,68 @@ def test_a_disk_that_does_not_come_back_stops_no_training(
         advance(state)
     assert gate.reached.wait(DEADLINE_S)
     assert not keeper.settle(0.0)
+
+
+def test_while_the_disk_is_behind_snapshots_are_put_off_and_none_is_given_up(
+    gate: Gate, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    taken: list[int] = []
+
+    class Noted(Trainer):
+        def snapshot(self, part: Part, *, upload: bool) -> None:
+            taken.append(part.of.step)
+            super().snapshot(part, upload=upload)
+
+        def vote(self, step: int) -> None:
+            if step == 7:
+                gate.open_now.set()
+                assert self.snapshots.settle(DEADLINE_S)
+            elif step == 3:  # the first is being written, so that the next one waits
+                assert gate.reached.wait(DEADLINE_S)
+            super().vote(step)
+
+    cadence = Cadence(steps=2)
+    train(small_run(tmp_path, steps=8, cadence=cadence, keep_snapshots=9), kind=Noted)
+    assert taken == [2, 4, 7, 8]
+    said = [record.getMessage() for record in caplog.records if "snapshot" in record.getMessage()]
+    assert said == ["snapshot of step 6 put off: disks of 1 of 1 ranks are behind"]
+    with Flash(tmp_path, keep=9) as flash:
+        assert [part.of.step for part in flash.parts()] == taken
+
+
+class GatedStore(DirectoryStore):
+    reached, open_now = threading.Event(), threading.Event()
+
+    def put(self, key: str, value: bytes | bytearray | memoryview) -> None:
+        self.reached.set()
+        assert self.open_now.wait(DEADLINE_S), "nobody opened the store"
+        super().put(key, value)
+
+
+def test_while_a_part_is_uploaded_no_other_is_and_none_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper_module, "DirectoryStore", GatedStore)
+    taken: dict[int, bool] = {}
+
+    class Noted(Trainer):
+        def snapshot(self, part: Part, *, upload: bool) -> None:
+            taken[part.of.step] = upload
+            super().snapshot(part, upload=upload)
+
+        def vote(self, step: int) -> None:
+            if step == 3:
+                assert GatedStore.reached.wait(DEADLINE_S)
+            elif step == 7:
+                GatedStore.open_now.set()
+                assert self.snapshots.settle(DEADLINE_S)
+            super().vote(step)
+
+    config = small_run(tmp_path / "flash", steps=9, cadence=Cadence(steps=2), keep_snapshots=9)
+    train(replace(config, store=tmp_path / "store"), kind=Noted)
+    assert taken == {2: True, 4: False, 6: False, 8: True, 9: True}
+    durable = {of.step for of in complete(DirectoryStore(tmp_path / "store").keys())}
+    assert {2, 9} <= durable <= {2, 8, 9}  # the last may come before the one before it
 
 
 def test_a_third_snapshot_takes_the_place_of_the_one_that_waits(

@@ -200,6 +200,7 @@ def play(
 )
 @example(drawn=(b"", 0, 0))
 @example(drawn=(bytes([3] * 24), 300, 99))
+@example(drawn=(b"\x00\x00\x00cc\x17\x00\x96", 209, 14))  # told at once, and 3 s on its way
 def test_a_notice_is_reported_once_in_time_and_never_before(
     cloud: Provider, drawn: tuple[bytes, int, int]
 ) -> None:

@@ -31,9 +31,9 @@ from crc32c import crc32c
 from numpy.typing import NDArray
 
 from chaosspot.trainer.snapshot.disk import Disk
+from chaosspot.trainer.snapshot.parts import ALIGN_BYTES
 
 __all__ = [
-    "ALIGN_BYTES",
     "BLOCK_BYTES",
     "BlockPool",
     "Bytes",
@@ -49,9 +49,6 @@ __all__ = [
 ]
 
 _log = logging.getLogger(__name__)
-
-ALIGN_BYTES = 4096
-"""What the address, offset and length of direct I/O are multiples of: enough for every drive."""
 
 BLOCK_BYTES = 16 << 20
 _CACHED_BYTES = 1 << 20  # copied, and then summed while it is still in the processor's cache

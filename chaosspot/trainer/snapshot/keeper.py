@@ -54,7 +54,9 @@ class SnapshotKeeper:
         if self._uploader:
             stack.enter_context(self._uploader)
         self._writer = stack.enter_context(Worker("flash"))
-        self.recovery = Recovery(flash=self._flash, store=store, job=job, stage=self.stage)
+        self.recovery = stack.enter_context(
+            Recovery(flash=self._flash, store=store, job=job, stage=self.stage)
+        )
         self._warn_of_little_space()
 
     @property
@@ -75,6 +77,16 @@ class SnapshotKeeper:
     def since_s(self) -> float:
         """Time since the last snapshot, or since the start."""
         return time.monotonic() - self._taken_s
+
+    @property
+    def busy(self) -> bool:
+        """Whether the disk is behind: one snapshot is written, and another waits."""
+        return self._writer.waits
+
+    @property
+    def uploading(self) -> bool:
+        """Whether one is on its way to the store."""
+        return self._uploader is not None and not self._uploader.wait(0.0)
 
     def at_risk(self, world: int) -> bool:
         """Whether one of those who took the last snapshot is gone from a membership of ``world``,

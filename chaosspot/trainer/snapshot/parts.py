@@ -16,10 +16,11 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["ALIGNMENT_BYTES", "Part", "SnapshotId", "complete", "parts_in"]
+__all__ = ["ALIGN_BYTES", "Part", "SnapshotId", "complete", "parts_in"]
 
-ALIGNMENT_BYTES = 4096
-"""Parts begin at multiples of this, so that they can be written past the page cache."""
+ALIGN_BYTES = 4096
+"""Parts begin at multiples of this, as do the address, offset and length of direct I/O: enough for
+every drive."""
 
 _FOLDER = re.compile(r"step-(\d{10})/generation-(\d{10})/part-(\d{4})-of-(\d{4})/")
 
@@ -37,7 +38,8 @@ class SnapshotId:
         return tuple(Part(self, index) for index in range(self.count))
 
     def __str__(self) -> str:
-        return f"step {self.step}, generation {self.generation}, in {self.count} parts"
+        parts = "1 part" if self.count == 1 else f"{self.count} parts"
+        return f"step {self.step}, generation {self.generation}, in {parts}"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -69,9 +71,9 @@ class Part:
 
         With more parts than blocks of 4,096 bytes some are empty.
         """
-        blocks = -(-total_bytes // ALIGNMENT_BYTES)
+        blocks = -(-total_bytes // ALIGN_BYTES)
         start, end = (blocks * at // self.of.count for at in (self.index, self.index + 1))
-        return min(start * ALIGNMENT_BYTES, total_bytes), min(end * ALIGNMENT_BYTES, total_bytes)
+        return min(start * ALIGN_BYTES, total_bytes), min(end * ALIGN_BYTES, total_bytes)
 
     @classmethod
     def of_key(cls, key: str) -> Part | None:

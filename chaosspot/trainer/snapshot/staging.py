@@ -8,7 +8,6 @@ step computes meanwhile, and only the next *update* waits until the copy has pas
 
 from __future__ import annotations
 
-import mmap
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -17,8 +16,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from chaosspot.trainer.snapshot.direct import aligned_buffer, padded
 from chaosspot.trainer.snapshot.image import Layout, layout_of
-from chaosspot.trainer.snapshot.parts import ALIGNMENT_BYTES, Part
+from chaosspot.trainer.snapshot.parts import ALIGN_BYTES, Part
 from chaosspot.trainer.state import TrainState
 
 __all__ = ["Copier", "Loan", "Stage", "Staged", "host_buffer"]
@@ -76,11 +76,11 @@ class CudaCopier:
 
 def host_buffer(size: int, *, pin: bool = False) -> Tensor:
     """(size,) uint8, page-aligned, every page of it in memory."""
-    length = max(ALIGNMENT_BYTES, -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES)
+    length = max(ALIGN_BYTES, padded(size))
     if pin:
         whole = torch.zeros(length, dtype=torch.uint8, pin_memory=True)
     else:
-        whole = torch.frombuffer(mmap.mmap(-1, length), dtype=torch.uint8).zero_()
+        whole = torch.from_numpy(aligned_buffer(length)).zero_()
     return whole[:size]
 
 

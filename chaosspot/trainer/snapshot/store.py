@@ -46,6 +46,7 @@ class DirectoryStore:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._named = False
 
     def put(self, key: str, value: bytes | bytearray | memoryview) -> None:
         path = self._root / key
@@ -65,6 +66,8 @@ class DirectoryStore:
             _sync_directory(directory)
             if directory == self._root:
                 break
+        if not self._named:
+            self._name_root()
 
     def verify(self, key: str, value: bytes | bytearray | memoryview) -> None:
         if self.get(key) != value:
@@ -90,6 +93,14 @@ class DirectoryStore:
         for beside in path.parent.glob(f"{path.name}.*{_UNFINISHED}"):
             beside.unlink(missing_ok=True)
         self._prune(path.parent)
+
+    def _name_root(self) -> None:
+        """Make the directory's own name durable, and the names above it: an earlier process may
+        have made them and died before it could."""
+        for directory in self._root.absolute().parents:
+            with suppress(PermissionError):  # whoever made it has to
+                _sync_directory(directory)
+        self._named = True
 
     def _prune(self, directory: Path) -> None:
         """Remove directories that are empty now."""

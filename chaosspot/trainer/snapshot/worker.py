@@ -6,9 +6,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Self
+from concurrent.futures import Future
+from typing import Self, TypeVar
 
 __all__ = ["Worker"]
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +47,25 @@ class Worker:
         with self._changed:
             self._next = job
             self._changed.notify_all()
+
+    def call(self, function: Callable[[], T]) -> Future[T]:
+        """Hand over a job and return at once; what it returns or raises is in the future."""
+        future: Future[T] = Future()
+
+        def job() -> None:
+            try:
+                future.set_result(function())
+            except BaseException as error:  # noqa: BLE001 - raised where the result is taken
+                future.set_exception(error)
+
+        self.submit(job)
+        return future
+
+    @property
+    def waits(self) -> bool:
+        """Whether a job waits for the one that runs."""
+        with self._changed:
+            return self._busy and self._next is not None
 
     def withdraw(self) -> bool:
         """Take back the job that waits; False when none does."""

@@ -72,12 +72,14 @@ class Core:
         Args:
             matters: this answers the question that tells of interruptions; without one, the node
                 is blind.
-            hung: the request waited for a change, so that one is no older than a poll.
+            hung: the request waited for a change, so that one is no older than a poll, or than
+                the answer, which may have been long on its way.
         """
         now_s = answer.received.now_s
+        made_s = now_s - age_s(answer)
         first_s = self.looked_s.get(source, self.began_s)
         if hung:
-            first_s = max(first_s, now_s - self.pace.interval_s)
+            first_s = max(first_s, min(made_s, now_s - self.pace.interval_s))
         sight = Sight(
             provider=self.provider,
             at=answer.received,
@@ -86,7 +88,7 @@ class Core:
             margin_s=self.pace.interval_s,
         )
         entries, reports = see(self.entries, source, events, sight)
-        looked_s = {**self.looked_s, source: now_s if hung else answer.sent.now_s}
+        looked_s = {**self.looked_s, source: made_s if hung else answer.sent.now_s}
         after = replace(self, entries=entries, looked_s=looked_s)
         if not hung:
             after = after.heard(answer)
@@ -138,6 +140,14 @@ def ahead_s(answer: Answer) -> float:
         return 0.0
     least_s, most_s = date_s - answer.received.wall_s, date_s + 1.0 - answer.sent.wall_s
     return 0.0 if least_s <= 0.0 <= most_s else most_s
+
+
+def age_s(answer: Answer) -> float:
+    """How long ago the answer was made at most, by its ``Date``; 0 where that tells nothing."""
+    date_s = http_date_s(answer.headers.get("date", ""))
+    if date_s is None or ahead_s(answer):
+        return 0.0
+    return answer.received.wall_s - date_s
 
 
 def http_date_s(text: str) -> float | None:
