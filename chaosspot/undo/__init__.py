@@ -14,12 +14,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from chaosspot.undo.kinds import Directory, Mount, Paused, ProcessTree, Proxies, Undo
+    from chaosspot.undo.kinds import (
+        Containers,
+        Directory,
+        Mount,
+        Paused,
+        ProcessTree,
+        Proxies,
+        Throttled,
+        Undo,
+    )
     from chaosspot.undo.lease import Lease
-    from chaosspot.undo.recovery import Healed, heal_dead_runs
+    from chaosspot.undo.recovery import Healed, heal_dead_runs, heal_lost_containers
     from chaosspot.undo.state import StateError
 
 _HOME = {
+    "Containers": "chaosspot.undo.kinds",
     "Directory": "chaosspot.undo.kinds",
     "Healed": "chaosspot.undo.recovery",
     "Lease": "chaosspot.undo.lease",
@@ -28,11 +38,14 @@ _HOME = {
     "ProcessTree": "chaosspot.undo.kinds",
     "Proxies": "chaosspot.undo.kinds",
     "StateError": "chaosspot.undo.state",
+    "Throttled": "chaosspot.undo.kinds",
     "Undo": "chaosspot.undo.kinds",
     "heal_dead_runs": "chaosspot.undo.recovery",
+    "heal_lost_containers": "chaosspot.undo.recovery",
 }
 
 __all__ = [
+    "Containers",
     "Directory",
     "Healed",
     "Lease",
@@ -41,8 +54,10 @@ __all__ = [
     "ProcessTree",
     "Proxies",
     "StateError",
+    "Throttled",
     "Undo",
     "heal_dead_runs",
+    "heal_lost_containers",
 ]
 
 

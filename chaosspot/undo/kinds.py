@@ -14,13 +14,24 @@ from typing import Self
 
 import msgspec
 
-from chaosspot.undo import ending, mounts, pausing, procfs, toxiproxy
+from chaosspot.undo import docker, ending, mounts, pausing, procfs, throttles, toxiproxy
 from chaosspot.undo.procfs import Process
 from chaosspot.words import count
 
-__all__ = ["OWN_MOUNTS", "Directory", "Mount", "Paused", "ProcessTree", "Proxies", "Undo"]
+__all__ = [
+    "OWN_MOUNTS",
+    "Containers",
+    "Directory",
+    "Mount",
+    "Paused",
+    "ProcessTree",
+    "Proxies",
+    "Throttled",
+    "Undo",
+]
 
 OWN_MOUNTS = "chaosspot/"  # how the names of all file systems begin that a run mounts
+_OWN_LEASE = re.compile(r"\d{8}T\d{6}-\d+-[0-9a-f]{8}")
 _OWN_PROXIES = re.compile(r"chaosspot-\d{8}T\d{6}-\d+-[0-9a-f]{8}\.")  # with the lease's id
 
 
@@ -141,6 +152,25 @@ class Mount(_Undo, frozen=True, tag="mount"):
         return f"unmounted {self.describe()}"
 
 
+class Throttled(_Undo, frozen=True, tag="throttled"):
+    """A control group whose processes write slowly; they go back to the one at ``home``."""
+
+    name: str
+    group: str
+    home: str
+
+    def describe(self) -> str:
+        return f"slow flash of {self.name}"
+
+    def heal(self) -> str | None:
+        group = Path(self.group)
+        if not group.name.startswith(throttles.OWN_GROUPS):
+            raise OSError(f"refuses to dissolve {self.group}: it is none of a run's")
+        if not throttles.dissolve(group, Path(self.home)):
+            return None
+        return f"ended the {self.describe()}"
+
+
 class Proxies(_Undo, frozen=True, tag="proxies"):
     """Proxies in a Toxiproxy server that outlives the run: those whose names begin with ``prefix``.
 
@@ -168,4 +198,26 @@ class Proxies(_Undo, frozen=True, tag="proxies"):
         return f"removed {what} at {self.url}: {', '.join(taken)}"
 
 
-Undo = ProcessTree | Paused | Directory | Mount | Proxies
+class Containers(_Undo, frozen=True, tag="containers"):
+    """All that a Docker daemon has of a run: containers, networks and volumes, found by label.
+
+    Written before the first of them is made. What has another label, or none, is not touched.
+    """
+
+    socket: str
+    lease: str
+
+    def describe(self) -> str:
+        return f"containers and networks of the run at {self.socket}"
+
+    def heal(self) -> str | None:
+        if not _OWN_LEASE.fullmatch(self.lease):
+            raise OSError(f"refuses to remove {self.describe()}: {self.lease!r} is no lease")
+        taken = docker.remove(self.socket, [f"{docker.LEASE}={self.lease}"])
+        if not taken:
+            return None
+        shown = ", ".join(taken[:8]) + (", ..." if len(taken) > 8 else "")
+        return f"removed {count(len(taken), 'thing')} of the docker daemon: {shown}"
+
+
+Undo = ProcessTree | Paused | Directory | Mount | Throttled | Proxies | Containers

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from chaosspot.undo import ending, journal, procfs, state
+from chaosspot.undo import docker, ending, journal, procfs, state
+from chaosspot.undo.kinds import Containers
 
-__all__ = ["Healed", "heal_dead_runs"]
+__all__ = ["Healed", "heal_dead_runs", "heal_lost_containers"]
 
 _ABANDONED_S = 3600.0  # a lease takes milliseconds to get its name or to be removed
 
@@ -57,6 +58,40 @@ def heal_dead_runs() -> list[Healed]:
             healed.append(_heal(directory))
         finally:
             os.close(lock)
+    return healed
+
+
+def heal_lost_containers() -> list[Healed]:
+    """Remove what a Docker daemon has of runs of this user that have no lease any more.
+
+    A daemon may make a container that was asked for by a harness that died, after all of the run
+    was healed. Runs that have a lease are not touched; neither is anything when no daemon answers.
+    """
+    home = state.leases()
+    healed = []
+    try:
+        path = docker.socket_path()
+        if not docker.reachable(path):
+            return []
+        lost = {name for name in docker.leases_of(path, str(home)) if not (home / name).exists()}
+    except OSError:
+        return []
+    for name in sorted(lost):
+        done, failed = "", ""
+        try:
+            done = Containers(socket=path, lease=name).heal() or ""
+        except OSError as error:
+            failed = str(error)
+        healed.append(
+            Healed(
+                lease=name,
+                run=None,
+                owner_pid=None,
+                by_guardian=False,
+                done=(done,) if done else (),
+                problems=(failed,) if failed else (),
+            )
+        )
     return healed
 
 
