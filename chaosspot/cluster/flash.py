@@ -20,7 +20,7 @@ class Flash:
     """The disk of the incarnations of one node. Methods block: call them in a thread."""
 
     def __init__(self, *, path: Path, run: Path, lease: Lease) -> None:
-        self._path = path
+        self.path = path
         self._lease = lease
         self._directory = Directory(path=str(path.parent), within=str(run))
         self._mount = Mount(path=str(path), source=OWN_MOUNTS + lease.id)
@@ -37,23 +37,23 @@ class Flash:
         """
         with self._lock:
             self._life = life
-            if self._promised and self._path.is_dir():
+            if self._promised and self.path.is_dir():
                 return
             self._remove()
             self._promise(self._directory)
             self._directory.heal()
-            self._path.mkdir(parents=True)
+            self.path.mkdir(parents=True)
             self._limited = size_bytes is not None
             if size_bytes is None:
                 return
             self._promise(self._mount)
             try:
-                mounts.mount_tmpfs(self._path, source=self._mount.source, size_bytes=size_bytes)
+                mounts.mount_tmpfs(self.path, source=self._mount.source, size_bytes=size_bytes)
             except OSError as error:
                 self._remove()
                 raise OSError(
                     error.errno,
-                    f"{self._path.parent.name}: flash_bytes = {size_bytes} needs a file system of "
+                    f"{self.path.parent.name}: flash_bytes = {size_bytes} needs a file system of "
                     f"its own, which cannot be mounted ({error.strerror}): run as root, or leave "
                     "flash_bytes out",
                 ) from error
@@ -74,8 +74,8 @@ class Flash:
             if not self._promised:
                 return False
             if not self._limited:
-                raise OSError(f"the flash at {self._path} is not limited: set flash_bytes")
-            file = os.open(self._path / _BALLAST, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+                raise OSError(f"the flash at {self.path} is not limited: set flash_bytes")
+            file = os.open(self.path / _BALLAST, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             try:
                 while True:
                     os.write(file, _CHUNK)
@@ -90,7 +90,7 @@ class Flash:
         """Give back what :meth:`fill` took, if the disk is still there."""
         with self._lock:
             if self._promised:
-                (self._path / _BALLAST).unlink(missing_ok=True)
+                (self.path / _BALLAST).unlink(missing_ok=True)
 
     def _promise(self, undo: Undo) -> None:
         self._promised.append((self._lease.promise(undo), undo))

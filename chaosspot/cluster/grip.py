@@ -48,7 +48,7 @@ class Grip:
             if self._pauses == 0:
                 self._token = self._lease.promise(self._undo)
                 try:
-                    self._asleep = pausing.stop(self._supervisor)
+                    self._asleep = self._stop()
                 except OSError:
                     self._lease.kept(self._token)
                     raise
@@ -64,9 +64,15 @@ class Grip:
             if self._ended or self._pauses == 0:
                 return
             if self._pauses == 1:
-                pausing.go_on(self._asleep)
+                self._go_on()
                 self._lease.kept(self._token)
             self._pauses -= 1
+
+    def _stop(self) -> list[Process]:
+        return pausing.stop(self._supervisor)
+
+    def _go_on(self) -> None:
+        pausing.go_on(self._asleep)
 
     def let_go(self) -> None:
         """The tree is gone: nothing is left to be resumed."""

@@ -21,11 +21,12 @@ from chaosspot.cluster import Gone, Launch
 from chaosspot.cluster.census import Census
 from chaosspot.cluster.flash import Flash
 from chaosspot.cluster.grip import Grip
+from chaosspot.cluster.throttle import Throttle
 from chaosspot.schedule import Node
 from chaosspot.undo import Lease, ProcessTree, procfs
 from chaosspot.undo.procfs import Process
 
-__all__ = ["Life"]
+__all__ = ["Life", "lines"]
 
 T = TypeVar("T")
 
@@ -78,6 +79,7 @@ class Life:
         self._ended_ranks = 0
         self._killed = False
         self._grip: Grip | None = None  # once started
+        self._throttle: Throttle | None = None
 
     def kill(self) -> None:
         """End of file is the supervisor's order to kill; valid at any moment."""
@@ -103,6 +105,15 @@ class Life:
     async def kill_child(self) -> float | None:
         """Kill the youngest leaf below the ranks; when it was seen gone, None without one."""
         return await self._thread(self._grip.kill_child) if self._grip else None
+
+    async def slow_flash(self, write_bytes_per_s: int) -> float | None:
+        """Limit how fast the tree writes; since when, None if it does not live."""
+        slow = self._throttle.slow if self._throttle else lambda _: None
+        return await self._thread(lambda: slow(write_bytes_per_s))
+
+    async def mend_flash(self) -> int:
+        """Take the limit away; how many bytes were written under it."""
+        return await self._thread(self._throttle.mend) if self._throttle else 0
 
     async def drop_flash(self) -> None:
         """Remove the flash that an end by itself kept, unless a later life has it."""
@@ -143,6 +154,8 @@ class Life:
                 self.empty.set()
                 if self._grip:
                     await self._thread(self._grip.let_go)
+                if self._throttle:
+                    await self._thread(self._throttle.let_go)
                 if not (self.keep_flash or (self._launch.keep_flash and verified.by_itself)):
                     await self.drop_flash()
                 await self._thread(lambda: self._lease.kept(token))
@@ -161,7 +174,7 @@ class Life:
         watch = self._spawn()
         last: dict[str, Any] = {}
         try:
-            guardian = _lines(watch)
+            guardian = lines(watch)
             born = await anext(guardian, {"errno": errno.EOWNERDEAD})
             if "errno" in born:
                 code = born["errno"]
@@ -172,7 +185,7 @@ class Life:
             )
             await self._thread(lambda: self._lease.amend(token, self._tree))
             await self._send_launch()
-            async for report in _lines(self._channel.fileno()):
+            async for report in lines(self._channel.fileno()):
                 last = report
                 self._note(report)
             # The guardian tells when nothing is left below a supervisor that was killed.
@@ -212,7 +225,8 @@ class Life:
         if "ranks" in report:
             mains = [Process(pid, 0, ticks, alive=True) for pid, ticks in report["ranks"]]
             self._known += mains
-            self._grip = Grip(tree=self._tree, mains=mains, lease=self._lease)
+            self._grip = self._gripped(mains)
+            self._throttle = Throttle(tree=self._tree, flash=self._flash.path, lease=self._lease)
             self.started.set()
         elif "errno" in report:
             code, command = report["errno"], self._launch.argv[0]
@@ -224,6 +238,9 @@ class Life:
             self._ended_ranks += 1
             if report["code"] and self._failed is None:
                 self._failed = report["code"]
+
+    def _gripped(self, mains: list[Process]) -> Grip:
+        return Grip(tree=self._tree, mains=mains, lease=self._lease)
 
     async def _verify(self, last: dict[str, Any]) -> Gone:
         """See from outside that nothing is left, and end it if something is."""
@@ -240,7 +257,7 @@ class Life:
         return await anyio.to_thread.run_sync(function, limiter=self._threads)
 
 
-async def _lines(descriptor: int) -> AsyncIterator[dict[str, Any]]:
+async def lines(descriptor: int) -> AsyncIterator[dict[str, Any]]:
     """JSON lines until end of file; a torn last one is dropped."""
     data = b""
     while True:

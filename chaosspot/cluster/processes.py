@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import re
+import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import anyio
 import anyio.to_thread
 
-from chaosspot.cluster import Gone, Launch
+from chaosspot.cluster import Gone, Launch, Place
 from chaosspot.cluster.census import Census
 from chaosspot.cluster.flash import Flash
 from chaosspot.cluster.life import Life
-from chaosspot.schedule import Node, Schedule
+from chaosspot.cluster.throttle import lacking
+from chaosspot.schedule import Node, Schedule, SlowFlash, draw
 from chaosspot.undo import Lease, mounts
 
-__all__ = ["ProcessCluster", "unsupported"]
+__all__ = ["ProcessCluster", "free_loopback_address", "unsupported"]
 
 _START_S = 60.0  # a supervisor starts in 30 ms; a machine that swaps may take long
-_PATIENCE_S = 1.0  # a supervisor kills in milliseconds; one that is stopped never does
 _THREADS = 4  # for fsync, /proc and removing directories
 
 
@@ -33,6 +34,8 @@ class ProcessCluster:
     Everything it starts is promised to the lease first. It owns its tasks: use it as an async
     context manager, in one task; the methods may be called from any task of the same loop.
     """
+
+    patience_s: ClassVar[float] = 1.0  # a supervisor kills in milliseconds, unless it is stopped
 
     def __init__(self, *, run: Path, lease: Lease) -> None:
         self._run = run.absolute()
@@ -59,7 +62,7 @@ class ProcessCluster:
             for life in lives:
                 life.kill()
             # What cannot be killed or removed keeps its promise open: the lease reports it.
-            await self._await_ends(lives, _PATIENCE_S)
+            await self._await_ends(lives, self.patience_s)
             for disk in self._disks.values():
                 with contextlib.suppress(OSError):
                     await anyio.to_thread.run_sync(disk.remove, limiter=self._threads)
@@ -73,6 +76,14 @@ class ProcessCluster:
         """The node's own disk; it dies with the node."""
         return self._run / "nodes" / name / "flash"
 
+    def coordinator_address(self, seed: str) -> str:
+        """HOST:PORT that nothing listens at, on a loopback address of this run's own."""
+        return free_loopback_address(seed)
+
+    async def boot(self, node: Node, *, log: Path) -> Place:
+        """Nothing is to be made: nodes share what the harness has."""
+        return Place()
+
     async def start(self, node: Node, launch: Launch) -> None:
         """Start the node's process tree; again with the same name: its next incarnation.
 
@@ -80,12 +91,7 @@ class ProcessCluster:
             OSError: the command cannot be started, or the flash not be limited; says why.
             ValueError: the node lives, or its name cannot be a directory's.
         """
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", node.name):
-            raise ValueError(f"node name {node.name!r}: letters, digits, '.', '_' and '-' only")
-        before = self._lives.get(node.name)
-        if before and not before.ended.is_set():
-            raise ValueError(f"{node.name} lives: end it before it is started again")
-        self._count += 1
+        self._admit(node)
         life = Life(
             node=node,
             launch=launch,
@@ -95,22 +101,8 @@ class ProcessCluster:
             census=self._census,
             threads=self._threads,
         )
-        self._lives.pop(node.name, None)  # so that it is the latest in order
-        self._lives[node.name] = life
-        self._tasks.start_soon(life.run)
-        try:
-            with anyio.fail_after(_START_S):
-                await life.started.wait()
-        except BaseException as error:
-            life.kill()
-            with anyio.CancelScope(shield=True):
-                await self._await_end(life, _PATIENCE_S)
-            if isinstance(error, TimeoutError):
-                raise TimeoutError(f"{node.name} did not start within {_START_S} s") from error
-            raise
-        if life.problem:
-            del self._lives[node.name]
-            raise life.problem
+        self._begin(life)
+        await self._come_to(life, life.started, within_s=_START_S)
 
     async def kill(self, names: Sequence[str], *, keep_flash: bool = False) -> dict[str, Gone]:
         """SIGKILL the whole trees at once; returns when all are verified gone.
@@ -122,12 +114,17 @@ class ProcessCluster:
         for life in lives:
             life.keep_flash = life.keep_flash or keep_flash
             life.kill()
-        await self._await_ends(lives, _PATIENCE_S)
+        await self._await_ends(lives, self.patience_s)
         await self._drop_flashes(lives)
         return {life.node.name: _gone(life) for life in lives}
 
     async def terminate(
-        self, names: Sequence[str], *, grace_s: float, scope: Literal["tree", "main"] = "tree"
+        self,
+        names: Sequence[str],
+        *,
+        grace_s: float,
+        scope: Literal["tree", "main"] = "tree",
+        sent: Callable[[], None] = lambda: None,
     ) -> dict[str, Gone]:
         """SIGTERM, and SIGKILL to what is left of the trees after ``grace_s``.
 
@@ -140,7 +137,8 @@ class ProcessCluster:
             await life.started.wait()
         for life in lives:
             life.terminate(grace_s, scope)
-        await self._await_ends(lives, grace_s + _PATIENCE_S)
+        sent()
+        await self._await_ends(lives, grace_s + self.patience_s)
         await self._drop_flashes(lives)
         return {life.node.name: _gone(life) for life in lives}
 
@@ -205,6 +203,21 @@ class ProcessCluster:
         self._find([name])
         await anyio.to_thread.run_sync(self._disks[name].free, limiter=self._threads)
 
+    async def slow_flash(self, name: str, write_bytes_per_s: int) -> float | None:
+        """Let the node write no faster than that; since when, None if it is gone.
+
+        Raises:
+            OSError: the flash cannot be slowed.
+        """
+        (life,) = self._find([name])
+        await life.started.wait()
+        return await life.slow_flash(write_bytes_per_s)
+
+    async def mend_flash(self, name: str) -> int:
+        """Take back one :meth:`slow_flash`; how many bytes the node wrote since the first."""
+        (life,) = self._find([name])
+        return await life.mend_flash()
+
     async def gone(self, name: str) -> Gone:
         """Wait until nothing of the node's tree lives any more, by whatever cause."""
         (life,) = self._find([name])
@@ -215,6 +228,37 @@ class ProcessCluster:
         """Nodes whose tree lives now, in the order they were started."""
         lives = self._lives.values()
         return [life.node for life in lives if life.started.is_set() and not life.empty.is_set()]
+
+    def _admit(self, node: Node) -> None:
+        """See that the node can begin its next life, and count that."""
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", node.name):
+            raise ValueError(f"node name {node.name!r}: letters, digits, '.', '_' and '-' only")
+        before = self._lives.get(node.name)
+        if before and not before.ended.is_set():
+            raise ValueError(f"{node.name} lives: end it before it is started again")
+        self._count += 1
+
+    def _begin(self, life: Life) -> None:
+        self._lives.pop(life.node.name, None)  # so that it is the latest in order
+        self._lives[life.node.name] = life
+        self._tasks.start_soon(life.run)
+
+    async def _come_to(self, life: Life, event: anyio.Event, *, within_s: float) -> None:
+        """Wait for an event of a life that begins; end it if that does not come."""
+        try:
+            with anyio.fail_after(within_s):
+                await event.wait()
+        except BaseException as error:
+            life.kill()
+            with anyio.CancelScope(shield=True):
+                await self._await_end(life, self.patience_s)
+            if isinstance(error, TimeoutError):
+                name = life.node.name
+                raise TimeoutError(f"{name} did not start within {within_s} s") from error
+            raise
+        if life.problem:
+            del self._lives[life.node.name]
+            raise life.problem
 
     def _find(self, names: Sequence[str]) -> list[Life]:
         """Their latest incarnations; all or none."""
@@ -245,22 +289,47 @@ class ProcessCluster:
             await life.empty.wait()
         if not life.empty.is_set():
             await life.force()
-            with anyio.move_on_after(_PATIENCE_S):
+            with anyio.move_on_after(self.patience_s):
                 await life.empty.wait()
         if not life.empty.is_set():
             life.abandon()
         await life.ended.wait()
 
 
-def unsupported(schedule: Schedule) -> str | None:
-    """What this machine cannot make of a schedule, and why; None if nothing."""
+def unsupported(schedule: Schedule, runs: Path) -> str | None:
+    """What this machine cannot make of a schedule, and why; None if nothing.
+
+    Args:
+        runs: where the run directory would be.
+    """
+    for index, fault in enumerate(schedule.fault):
+        if fault.NEEDS_ISOLATION:
+            return (
+                f"fault[{index}]: {fault.kind} needs nodes with a network and limits of their own, "
+                "which processes do not have: cluster = 'containers'"
+            )
+    for group in schedule.cluster.group:
+        for name in ("memory_bytes", "cpus", "pids"):
+            if (value := getattr(group, name)) is not None:
+                return f"{name} = {value}: processes are not limited: cluster = 'containers'"
     limits = [g.flash_bytes for g in schedule.cluster.group if g.flash_bytes is not None]
     if limits and not mounts.may_mount():
         return (
             f"flash_bytes = {limits[0]}: a flash of limited size is a file system of its own, and "
             "this process may not mount one (CAP_SYS_ADMIN): run as root, or leave flash_bytes out"
         )
+    if any(isinstance(fault, SlowFlash) for fault in schedule.fault):
+        return f"slow-flash: {why}" if (why := lacking(runs)) is not None else None
     return None
+
+
+def free_loopback_address(seed: str) -> str:
+    """``HOST:PORT`` that nothing listens at, on a loopback address of this run's own."""
+    digits = [int(draw(0, seed, part) * 250) + 1 for part in range(3)]
+    host = f"127.{64 + digits[0] % 64}.{digits[1]}.{digits[2]}"
+    with socket.socket() as listener:
+        listener.bind((host, 0))
+        return f"{host}:{listener.getsockname()[1]}"
 
 
 def _gone(life: Life) -> Gone:

@@ -10,7 +10,9 @@ kill: one path for a fault, for the end of a run and for the death of the harnes
 ``{"ranks"}`` or ``{"errno", "error"}``, ``{"rank", "code"}`` for each, and
 ``{"empty", "by_itself"}`` at last.
 
-Arguments: the node's name (for people who read ``ps``) and the directory to import from.
+Arguments: the node's name (for people who read ``ps``) and the directory to import from. In a
+container, whose first process it is, also the unix socket to the harness and the file that output
+goes to.
 """
 
 from __future__ import annotations
@@ -178,11 +180,22 @@ def _find(command: str, environment: dict[str, str]) -> str:
     return command  # so that the error names it
 
 
+def _called(path: str, log: str) -> socket.socket:
+    """The harness, from inside of a container; output goes to its file from now on."""
+    file = os.open(log, os.O_WRONLY | os.O_APPEND)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    os.close(file)
+    channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    channel.connect(path)
+    return channel
+
+
 def main() -> None:
     become_subreaper()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    channel = socket.socket(fileno=os.dup(0))
+    channel = _called(*sys.argv[3:5]) if len(sys.argv) > 3 else socket.socket(fileno=os.dup(0))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)

@@ -15,8 +15,9 @@ from typing import TypeAlias
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-__all__ = ["Handler", "Listener", "cut", "for_ever"]
+__all__ = ["Bind", "Handler", "Listener", "cut", "for_ever"]
 
+Bind: TypeAlias = Callable[[str, int], socket.socket]
 Handler: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 _IDLE_S = 30.0  # a connection without a whole request is closed
@@ -49,16 +50,18 @@ class Listener:
             lingering_time=1.0,
             logger=_log,
         )
+        self._bind: Bind = _bound
         self._socket: socket.socket | None = None
         self._server: asyncio.Server | None = None
 
-    async def open(self, host: str, port: int) -> None:
-        """Listen; port 0 takes any free one.
+    async def open(self, host: str, port: int, *, bind: Bind | None = None) -> None:
+        """Listen; port 0 takes any free one. ``bind`` makes the socket where it is to be.
 
         Raises:
             OSError: the address cannot be bound.
         """
-        self._socket = _bound(host, port)
+        self._bind = bind or _bound
+        self._socket = self._bind(host, port)
         port = self._socket.getsockname()[1]
         self.endpoint = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         await self._listen()
@@ -71,12 +74,34 @@ class Listener:
         self._server.close()
         self._server = None
         self._drop()
-        self._socket = _bound(host, port)  # bound but not listening: nobody else can have it
+        try:
+            self._socket = self._bind(host, port)  # bound, not listening: nobody else can have it
+        except OSError:
+            if self._bind is _bound:
+                raise
+            self._socket = None  # the network that it was in is gone, and so is whoever would ask
 
     async def reopen(self) -> None:
         """Listen again after :meth:`refuse`."""
         if self._socket is not None and self._server is None:
             await self._listen()
+
+    async def move(self, host: str, port: int, *, bind: Bind) -> None:
+        """Listen somewhere else instead; whoever is connected is dropped.
+
+        Raises:
+            OSError: the address cannot be bound; then nothing listens.
+        """
+        refuses = self._server is None
+        if self._server is not None:
+            self._server.close()
+        if self._socket is not None:
+            self._socket.close()
+        self._server = self._socket = None
+        self._drop()
+        await self.open(host, port, bind=bind)
+        if refuses:
+            self.refuse()
 
     async def close(self) -> None:
         if self._server is not None:

@@ -1,7 +1,8 @@
 # ruff: noqa: T201 - its output is what it is for
 """A harness to be killed: driver.py RUN NUMBER [KIND [FAULT]]. Starts three nodes, says so, waits.
 
-FAULT is ``pause`` (all nodes are paused) or ``full`` (each has a small flash, which is filled).
+FAULT is ``pause`` (all nodes are paused), ``full`` (each has a small flash, which is filled) or
+``slow`` (each writes slowly).
 """
 
 import sys
@@ -42,9 +43,11 @@ async def main(run: Path, number: str, kind: str = "tree", fault: str = "") -> N
             names = [node.name for node in cluster.alive()]
             if fault == "pause":
                 await cluster.pause(names)
-            elif fault == "full":
-                for name in names:
+            for name in names:
+                if fault == "full":
                     await cluster.fill_flash(name)
+                elif fault == "slow":
+                    await cluster.slow_flash(name, 1 << 20)
             print("acted", flush=True)
             await anyio.sleep_forever()
 

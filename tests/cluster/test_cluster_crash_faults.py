@@ -1,4 +1,4 @@
-"""The harness dies while a node is paused or its flash is full: both are undone, and it is told."""
+"""The harness dies while a node is paused or its flash is full or slow: all is undone, and told."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from typing import Any
 import psutil
 import pytest
 
-from chaosspot.undo import Healed, heal_dead_runs, mounts
+from chaosspot.cluster.throttle import lacking
+from chaosspot.undo import Healed, heal_dead_runs, mounts, throttles
 
 ROOT = Path(__file__).parents[2]
 DRIVER = Path(__file__).with_name("driver.py")
@@ -22,7 +23,12 @@ GONE_S = 5.0
 NAMES = ("node-0", "node-1", "node-2")
 
 needs_mounts = pytest.mark.skipif(not mounts.may_mount(), reason="may not mount")
-FAULTS = ["pause", pytest.param("full", marks=needs_mounts)]
+needs_groups = pytest.mark.skipif(lacking(Path("/tmp")) is not None, reason="no slow drive here")
+FAULTS = [
+    "pause",
+    pytest.param("full", marks=needs_mounts),
+    pytest.param("slow", marks=needs_groups),
+]
 
 
 @pytest.fixture
@@ -59,8 +65,20 @@ def mounted_below(folder: Path) -> int:
         return sum(f" {folder}/" in line for line in table)
 
 
-def unmounted(run: Path, name: str) -> str:
-    return f"unmounted file system at {run}/nodes/{name}/flash"
+def slowed() -> set[int]:
+    """Pids of whoever is in a group of a run's."""
+    control = throttles.controller()
+    groups = control.place.glob(f"{throttles.OWN_GROUPS}*") if control else ()
+    return {pid for group in groups for pid in throttles.members(group)}
+
+
+def undone(fault: str, run: Path, name: str) -> str:
+    """What is said of the node when the next start had to undo it."""
+    return {
+        "pause": f"resumed 4 processes of {name}",
+        "full": f"unmounted file system at {run}/nodes/{name}/flash",
+        "slow": f"ended the slow flash of {name}",
+    }[fault]
 
 
 def told(within_s: float = GONE_S) -> Healed:
@@ -77,6 +95,8 @@ def told(within_s: float = GONE_S) -> Healed:
 def in_force(fault: str, run: Path, family: Any, harness: int) -> bool:
     if fault == "full":
         return mounted_below(run) == 3
+    if fault == "slow":
+        return len(slowed() & {process.pid for process in family.alive()}) == 12
     ranks = [process for process in family.alive() if process.pid != harness]
     return len(ranks) == 12 and {p.status() for p in ranks} == {psutil.STATUS_STOPPED}
 
@@ -94,8 +114,8 @@ def test_the_guardian_undoes_it_and_the_next_start_names_it(
     assert healed.by_guardian
     assert healed.problems == ()
     for name in NAMES:
-        undone = f"pause of {name}" if fault == "pause" else unmounted(run_directory, name)
-        assert undone in str(healed)
+        mine = f"pause of {name}" if fault == "pause" else undone(fault, run_directory, name)
+        assert mine in str(healed)
         assert not (run_directory / "nodes" / name).exists()
     assert heal_dead_runs() == []
 
@@ -119,9 +139,7 @@ def test_the_next_start_undoes_what_nobody_was_left_to_undo(
     assert not healed.by_guardian
     assert healed.problems == ()
     for name in NAMES:
-        resumed = f"resumed 4 processes of {name}"
-        undone = resumed if fault == "pause" else unmounted(run_directory, name)
-        assert undone in str(healed)
+        assert undone(fault, run_directory, name) in str(healed)
         assert f"killed 4 processes of {name}" in str(healed)
     assert family.alive() == []
     assert mounted_below(run_directory) == 0

@@ -134,8 +134,8 @@ def test_what_this_machine_cannot_make_is_said_before(monkeypatch: Any, *, may: 
     monkeypatch.setattr(mounts, "may_mount", lambda: may)
     plain = Schedule(cluster=ClusterSpec(group=(Group(count=2),)))
     limited = Schedule(cluster=ClusterSpec(group=(Group(count=2), Group(count=1, flash_bytes=MIB))))
-    assert unsupported(plain) is None
-    said = unsupported(limited)
+    assert unsupported(plain, Path()) is None
+    said = unsupported(limited, Path())
     assert (said is None) if may else (said is not None and "flash_bytes = 1048576" in said)
 
 

@@ -13,6 +13,7 @@ from typing import Self
 import msgspec
 
 from chaosspot import misbehaviour as m
+from chaosspot.services.listener import Bind
 from chaosspot.services.metadata import aws, azure, board, gcp
 from chaosspot.services.metadata.misbehaving import Active
 from chaosspot.services.metadata.misconduct import Misconduct
@@ -138,6 +139,14 @@ class MetadataService:
         self._numbered[instance.node] = number
         self._audiences.setdefault(audience, {})[instance.node] = node
         return node.listener.endpoint
+
+    async def move(self, node: str, *, host: str, port: int, bind: Bind) -> None:
+        """Serve the node at another address, on a socket that ``bind`` makes; it stays who it is.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
+        await self._node(node).listener.move(host, port, bind=bind)
 
     async def remove(self, node: str) -> None:
         """Close the node's listener and forget the node, its count of reads too.

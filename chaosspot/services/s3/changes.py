@@ -11,7 +11,7 @@ __all__ = ["Change", "ObjectGone", "ObjectStored", "UploadChanged", "deleted_key
 
 
 class ObjectStored(msgspec.Struct, frozen=True, kw_only=True):
-    """From ``t`` (monotonic seconds) on the store holds these bytes under ``key``.
+    """From ``t`` (monotonic seconds) on the store may hold these bytes under ``key``; soon it does.
 
     However ``node`` sent them: ``sha256``, in hexadecimal, is of the whole object.
     """
@@ -24,7 +24,7 @@ class ObjectStored(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ObjectGone(msgspec.Struct, frozen=True, kw_only=True):
-    """From ``t`` on the store holds nothing under ``key``."""
+    """At ``t`` at the latest the store holds nothing under ``key`` any more."""
 
     t: float
     node: str

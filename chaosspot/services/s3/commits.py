@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import nullcontext
 from types import TracebackType
 from typing import Literal, Self
@@ -40,6 +40,23 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     status: int
     headers: CIMultiDictProxy[str]
     body: bytes
+
+
+class _Handed:
+    """What moto is given, and when (monotonic seconds) it had all of that: from then on others may
+    see what it makes of it, which is before it answers."""
+
+    def __init__(self, body: Body) -> None:
+        self._body = body
+        self.t = time.monotonic()
+
+    def pieces(self) -> AsyncIterator[bytes] | None:
+        return self._pieces() if self._body.size_bytes else None
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        async for piece in self._body.pieces():
+            self.t = time.monotonic()
+            yield piece
 
 
 class Commits:
@@ -103,21 +120,23 @@ class Commits:
             lock = self._locks.setdefault(asked.key, asyncio.Lock())
         try:
             async with lock:
-                pieces = body.pieces() if body.size_bytes else None
+                handed = _Handed(body)
                 sending = self._upstream.send(
-                    asked.method, asked.target, headers=headers, body=pieces
+                    asked.method, asked.target, headers=headers, body=handed.pieces()
                 )
                 async with sending as answer:
                     told = b"".join([piece async for piece in pieces_of(answer)])
                     done = Done(status=answer.status, headers=answer.headers, body=told)
                 if done.status < 300 and asked.bucket == self._reader.bucket:
-                    await self._record(asked, node, body, done)
+                    await self._record(asked, node, body, done, handed.t)
                 return done
         finally:
             body.close()
 
-    async def _record(self, asked: Asked, node: str, body: Body, done: Done) -> None:
-        t = time.monotonic()
+    async def _record(
+        self, asked: Asked, node: str, body: Body, done: Done, handed_t: float
+    ) -> None:
+        t = handed_t
         match asked.operation:
             case "put" if asked.key:
                 size_bytes, sha256 = body.size_bytes, body.sha256
@@ -140,7 +159,7 @@ class Commits:
         try:
             size_bytes, sha256 = await self._reader.sha256(key)
         except FileNotFoundError:
-            self._tell(ObjectGone(t=t, node=node, key=key))
+            self._tell(ObjectGone(t=time.monotonic(), node=node, key=key))
         else:
             self._tell_stored(key, node, t, size_bytes, sha256)
 

@@ -1,0 +1,212 @@
+"""The Docker daemon, by its Python SDK; whatever it answers badly is one clear ``OSError``."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from chaosspot.undo.docker import socket_path
+
+__all__ = ["Daemon", "DaemonError"]
+
+T = TypeVar("T")
+
+_ANSWER_S = 120.0
+_POOL = 32
+_BASE = "chaosspot/host"  # an image of nothing but places where this machine's files are put
+_BASE_LABEL = "chaosspot.image"
+
+
+class DaemonError(OSError):
+    """The daemon cannot be asked, or says no; the message says to what, and why."""
+
+
+class Daemon:
+    """One daemon of this machine. Methods block: call them in a thread.
+
+    Raises:
+        DaemonError: here and from every method.
+    """
+
+    def __init__(self, path: str | None = None) -> None:
+        try:
+            self.path = socket_path() if path is None else path
+        except OSError as error:
+            raise DaemonError(str(error)) from error
+        import docker  # not at the top: it takes a second to import
+
+        def opened() -> Any:
+            # Versions are negotiated: old daemons are as good as new ones.
+            return docker.APIClient(
+                base_url=f"unix://{self.path}", timeout=_ANSWER_S, num_pools=_POOL, version="auto"
+            )
+
+        self._errors: Any = docker.errors
+        self._api: Any = self._tried("open it", opened)
+
+    def close(self) -> None:
+        self._api.close()
+
+    def version(self) -> str:
+        """What the daemon says it is."""
+        return str(self._tried("ask its version", self._api.version)["Version"])
+
+    def image(self, name: str) -> dict[str, Any]:
+        """What there is to know of an image, which must be there.
+
+        Raises:
+            DaemonError: it is not there; nothing is ever pulled.
+        """
+        try:
+            return dict(self._tried(f"find image {name!r}", lambda: self._api.inspect_image(name)))
+        except DaemonError as error:
+            if isinstance(error.__cause__, self._errors.NotFound):
+                raise DaemonError(
+                    f"image {name!r} is not on this machine: pull or build it first"
+                ) from error
+            raise
+
+    def base_image(self, contents: bytes, tag: str) -> str:
+        """The name of an image of that tar file, made unless it is there."""
+        name = f"{_BASE}:{tag}"
+        try:
+            self.image(name)
+        except DaemonError as error:
+            if not isinstance(error.__cause__, DaemonError):
+                raise
+            self._tried(
+                f"make image {name}",
+                lambda: self._api.import_image_from_data(
+                    contents, repository=_BASE, tag=tag, changes=[f"LABEL {_BASE_LABEL}=1"]
+                ),
+            )
+        return name
+
+    def network(self, name: str, labels: Mapping[str, str]) -> str:
+        """The id of a new bridge network from which nothing leads out."""
+        made = self._tried(
+            f"make network {name}",
+            lambda: self._api.create_network(
+                name, driver="bridge", internal=True, labels=dict(labels), check_duplicate=True
+            ),
+        )
+        return str(made["Id"])
+
+    def remove_network(self, which: str) -> None:
+        self._gone(f"remove network {which}", lambda: self._api.remove_network(which))
+
+    def create(self, *, first: str, second: str | None, alias: str, **settings: Any) -> str:
+        """The id of a new container on network ``first`` and then on ``second``."""
+        host_config = self._api.create_host_config(
+            network_mode=first, **settings.pop("host_config")
+        )
+        ends = {first: self._api.create_endpoint_config(aliases=[alias])}
+        name = settings["name"]
+        made = self._tried(
+            f"create container {name}",
+            lambda: self._api.create_container(
+                host_config=host_config,
+                networking_config=self._api.create_networking_config(ends),
+                **settings,
+            ),
+        )
+        which = str(made["Id"])
+        if second is not None:
+            self._tried(
+                f"connect container {name}",
+                lambda: self._api.connect_container_to_network(which, second, aliases=[alias]),
+            )
+        return which
+
+    def start(self, which: str) -> None:
+        self._tried("start a container", lambda: self._api.start(which))
+
+    def inspect(self, which: str) -> dict[str, Any] | None:
+        """What there is to know of a container; None when it is gone."""
+        try:
+            return dict(
+                self._tried("look at a container", lambda: self._api.inspect_container(which))
+            )
+        except DaemonError as error:
+            if isinstance(error.__cause__, self._errors.NotFound):
+                return None
+            raise
+
+    def last_words(self, which: str) -> str:
+        """The last line that a container said to the daemon; empty if there is none."""
+        try:
+            told = self._tried("read a container's log", lambda: self._api.logs(which, tail=1))
+        except DaemonError:
+            return ""
+        return bytes(told).decode(errors="replace").strip()
+
+    def pause(self, which: str) -> None:
+        self._tried("pause a container", lambda: self._api.pause(which))
+
+    def unpause(self, which: str) -> None:
+        self._gone("resume a container", lambda: self._api.unpause(which))
+
+    def update(self, which: str, **limits: int) -> None:
+        """Set limits of a running container, by the names of the daemon's API."""
+        self._tried("limit a container", lambda: self._api.update_container(which, **limits))
+
+    def remove(self, which: str) -> None:
+        """Kill and remove a container with its volumes; nothing if it is gone."""
+        self._gone(
+            "remove a container", lambda: self._api.remove_container(which, force=True, v=True)
+        )
+
+    def _gone(self, what: str, act: Callable[[], object]) -> None:
+        try:
+            self._tried(what, act)
+        except DaemonError as error:
+            status = getattr(getattr(error.__cause__, "response", None), "status_code", None)
+            if status not in (404, 409):  # 409: it is being removed, or has ended meanwhile
+                raise
+
+    def _tried(self, what: str, act: Callable[[], T]) -> T:
+        import requests
+
+        try:
+            return act()
+        except self._errors.APIError as error:
+            said = (error.explanation or str(error)).strip()
+            raise DaemonError(f"the docker daemon at {self.path} cannot {what}: {said}") from error
+        except (self._errors.DockerException, requests.RequestException, OSError) as error:
+            said = _reason(error)
+            raise DaemonError(
+                f"no docker daemon answers at {self.path}: {said}, asked to {what}"
+            ) from error
+
+
+def _reason(error: BaseException) -> str:
+    """The system's words, which the SDK wraps several times."""
+    inner: Any = error
+    while inner is not None:
+        if isinstance(inner, OSError) and inner.strerror:
+            return inner.strerror.lower()
+        parts = [part for part in inner.args if isinstance(part, BaseException)]
+        inner = getattr(inner, "reason", None) if not parts else parts[0]
+        if not isinstance(inner, BaseException):
+            break
+        if isinstance(inner, OSError) and inner.strerror:
+            return inner.strerror.lower()
+    cause = error.__cause__ or error.__context__
+    return _reason(cause) if cause is not None else str(error)
+
+
+def folders(names: list[str], links: Mapping[str, str]) -> bytes:
+    """A tar file of empty folders and of links."""
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as archive:
+        for name, target in links.items():
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname = tarfile.SYMTYPE, target
+            archive.addfile(link)
+        for name in names:
+            folder = tarfile.TarInfo(name)
+            folder.type, folder.mode = tarfile.DIRTYPE, 0o755
+            archive.addfile(folder)
+    return data.getvalue()
