@@ -37,6 +37,7 @@ def attack(
     name: str | None = None,
     trainer: Trainer | str = "reference",
     cluster: str = "processes",
+    image: str | None = None,
     cloud: Cloud | None = None,
     store: StoreKind | None = None,
     proxy_backend: str = "embedded",
@@ -54,7 +55,8 @@ def attack(
         schedule: a schedule, or the name or path of one.
         name: what the run is called; the schedule's file name, or ``schedule``.
         trainer: a description, or the name or path of one.
-        cluster: the backend; ``processes``.
+        cluster: the backend; ``processes``, or ``containers`` of a Docker daemon.
+        image: what containers are made of, instead of this machine's own programs.
         cloud: whose metadata service nodes ask, instead of the schedule's cluster's.
         store: what outlives nodes, ``directory`` or ``s3``, instead of the schedule's cluster's.
         proxy_backend: where links that a fault impairs go through: the ``embedded`` proxy, the
@@ -81,6 +83,7 @@ def attack(
         name=name,
         trainer=trainer,
         cluster=cluster,
+        image=image,
         cloud=cloud,
         store=store,
         proxy_backend=proxy_backend,
@@ -102,6 +105,7 @@ async def attack_async(
     name: str | None = None,
     trainer: Trainer | str = "reference",
     cluster: str = "processes",
+    image: str | None = None,
     cloud: Cloud | None = None,
     store: StoreKind | None = None,
     proxy_backend: str = "embedded",
@@ -117,6 +121,7 @@ async def attack_async(
         name=name,
         trainer=trainer,
         cluster=cluster,
+        image=image,
         cloud=cloud,
         store=store,
         proxy_backend=proxy_backend,

@@ -9,8 +9,8 @@ from pathlib import Path
 from chaosspot import history as h
 from chaosspot import schedule as schedules
 from chaosspot import toml, trainers
-from chaosspot.cluster.processes import unsupported
 from chaosspot.conductor import rundir
+from chaosspot.conductor.backends import BACKENDS, Backend
 from chaosspot.conductor.feed import Feed
 from chaosspot.conductor.judging import GUARDIAN_DIED, judge_run
 from chaosspot.conductor.links import check_toxics, links_of
@@ -23,12 +23,10 @@ from chaosspot.schedule import Cloud, Schedule, StoreKind
 from chaosspot.services.proxy.backend import answering, choose
 from chaosspot.services.proxy.client import BackendError
 from chaosspot.trainers import Trainer
-from chaosspot.undo import Lease, heal_dead_runs, state
+from chaosspot.undo import Lease, heal_dead_runs, heal_lost_containers, state
 from chaosspot.verdict import Verdict
 
 __all__ = ["BACKENDS", "Attack", "UnsupportedError"]
-
-BACKENDS = ("processes",)
 
 
 class UnsupportedError(RuntimeError):
@@ -48,6 +46,7 @@ class Attack:
         name: str | None,
         trainer: Trainer | str,
         cluster: str,
+        image: str | None,
         cloud: Cloud | None,
         store: StoreKind | None,
         proxy_backend: str,
@@ -57,14 +56,12 @@ class Attack:
         runs: Path | str,
         observer: Observer | None,
     ) -> None:
-        if cluster not in BACKENDS:
-            raise ValueError(f"cluster = {cluster!r}; valid: {', '.join(BACKENDS)}")
+        self._backend = Backend(name=cluster, image=image)
         if isinstance(schedule, str):
             stem, schedule = schedules.load(schedule)
             name = name or stem
         self._name = name or "schedule"
         self._trainer = trainers.load(trainer) if isinstance(trainer, str) else trainer
-        self._cluster = cluster
         self._steps = steps if (final := self._trainer.final) is None else final.at_step
         self._runs = Path(runs)
         self._watcher: Observer = observer or Silent()
@@ -75,7 +72,7 @@ class Attack:
             raise UnsupportedError(f"{self._name}: {error}") from error
         check_toxics(self._plan, own=self._proxies.real is None)
         refuse(self._name, self._plan, self._trainer, self._steps)
-        if (lacking := unsupported(self._plan)) is not None:
+        if (lacking := self._backend.unsupported(self._plan, self._runs)) is not None:
             raise UnsupportedError(f"{self._name}: {lacking}")
         self._run: Path | None = None
         self._stuck: tuple[str, ...] = ()
@@ -95,6 +92,8 @@ class Attack:
         state.ready()
         for dead in heal_dead_runs():
             self._watcher.healed(dead)
+        for dead in heal_lost_containers() if self._backend.isolates else ():
+            self._watcher.healed(dead)
         if links_of(self._plan):
             try:
                 await answering(self._proxies)
@@ -103,7 +102,7 @@ class Attack:
         run = self._run = rundir.create(self._runs, self._name, self._plan.seed or 0)
         rundir.write(run / "schedule.toml", toml.dumps(self._plan).encode())
         rundir.write(run / "trainer.toml", toml.dumps(self._trainer).encode())
-        rundir.write_environment(run, self._cluster)
+        rundir.write_environment(run, self._backend.name, self._backend.image)
         self._watcher.started(run, self._plan, self._trainer)
         with h.Writer(run / "history.jsonl") as writer:
             feed = Feed(writer, self._watcher.record)
@@ -136,12 +135,13 @@ class Attack:
             lease=lease,
             feed=feed,
             proxies=self._proxies,
+            backend=self._backend,
         )
         try:
             await stage.play()
         finally:
             rundir.write(run / "schedule.toml", toml.dumps(stage.resolved()).encode())
-        await find_twins(run, self._plan, self._trainer, lease, self._watcher)
+        await find_twins(run, self._plan, self._trainer, lease, self._watcher, self._backend)
 
     def _close(self, lease: Lease, feed: Feed) -> None:
         """Undo what is left, and record it: as a leak, unless the guardian's death explains it."""

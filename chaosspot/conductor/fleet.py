@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import anyio
 import anyio.abc
+import anyio.to_thread
 from msgspec.structs import replace
 
 from chaosspot import history as h
 from chaosspot import schedule as s
 from chaosspot import trainers
-from chaosspot.cluster import Cluster, Launch
+from chaosspot.cluster import Cluster, Launch, Network
+from chaosspot.conductor.doors import METADATA, Doors
 from chaosspot.conductor.feed import Feed
 from chaosspot.conductor.links import Links
 from chaosspot.conductor.points import Points
@@ -25,8 +26,7 @@ from chaosspot.schedule import Fault, Kill
 from chaosspot.services.metadata import Instance, MetadataService
 from chaosspot.trainers import Trainer
 
-__all__ = ["Fleet", "StartError", "free_loopback_address", "last_lines"]
-
+__all__ = ["Fleet", "StartError", "last_lines"]
 
 _LAST_BYTES = 1 << 16  # logs may be huge
 
@@ -45,6 +45,7 @@ class Fleet:
         trainer: Trainer,
         steps: int | None,
         address: str,
+        doors: Doors,
         cluster: Cluster,
         metadata: MetadataService,
         storage: Storage | None,
@@ -60,6 +61,9 @@ class Fleet:
         self._folder = folder
         self._trainer = trainer
         self._address = address
+        self._doors = doors
+        self._coordinator: Network | None = None  # where the coordinator listens, if not here
+        self._coordinator_here = ""  # the way to it from here, once there is one
         self._points = points
         self._feed = feed
         self._tasks = tasks
@@ -79,6 +83,8 @@ class Fleet:
         """
         listed = list(nodes)
         self._first = listed[0]
+        kind = (self._first.family, self._first.pool)
+        self._zones = list(dict.fromkeys(n.zone for n in listed if (n.family, n.pool) == kind))
         self._world = len(listed) * self._trainer.ranks_per_node
         if self._trainer.coordinator is not None:
             await self._start(s.COORDINATOR, self._trainer.coordinator.command)
@@ -93,8 +99,12 @@ class Fleet:
         self._replacements.update(dict.fromkeys(names, fault))
 
     async def grow(self, count: int) -> list[str]:
-        """Start more nodes like the first; returns their names."""
-        fresh = [self._next(self._first) for _ in range(count)]
+        """Start more nodes like the first, where its kind has the fewest; returns their names."""
+        fresh: list[s.Node] = []
+        for _ in range(count):
+            there = [node.zone for node in (*self.cluster.alive(), *fresh)]
+            zone = min(self._zones, key=there.count)  # of several, the first
+            fresh.append(self._next(replace(self._first, zone=zone)))
         async with anyio.create_task_group() as starting:
             for node in fresh:
                 starting.start_soon(self._start, node, self._trainer.command)
@@ -137,15 +147,19 @@ class Fleet:
         await self._launch(node, command)
 
     async def _launch(self, node: s.Node, command: tuple[str, ...]) -> None:
+        place = await self.cluster.boot(node, log=self._log(node.name))
+        network = place.network
         coordinator = self._address
         ranks = 1
         if node.role == "worker":
             ranks = self._trainer.ranks_per_node
-            coordinator = await self.links.lay(node.name, "coordinator", self._address)
-        values = trainers.values(coordinator=coordinator, steps=self._steps)
+            coordinator = await self._way_to_coordinator(node.name, network)
+        else:
+            self._coordinator = network
+        values = trainers.values(coordinator=coordinator, steps=self._steps, python=place.python)
         environment = self._environment(node, values)
         if node.role == "worker":
-            environment.update(await self._services(node.name))
+            environment.update(await self._services(node.name, network))
         launch = Launch(
             argv=self._trainer.argv(command, values),
             environments=tuple(
@@ -166,6 +180,7 @@ class Fleet:
     async def _watch(self, node: s.Node, command: tuple[str, ...]) -> None:
         """Record a node's end, and bring its next life or its replacement."""
         gone = await self.cluster.gone(node.name)
+        await self._doors.shut(node.name)
         fault = self._replacements.pop(node.name, None)
         life = self._incarnations.get(node.name, 0)
         if fault is None and gone.by_itself and gone.code and life < self._trainer.restarts:
@@ -200,13 +215,33 @@ class Fleet:
         name = f"node-{number}" if like.role == "worker" else f"{like.role}-{number}"
         return replace(like, name=name)
 
-    async def _services(self, node: str) -> dict[str, str]:
-        """What leads a worker to the services that stand in for the cloud."""
-        direct = urlsplit(self.metadata.endpoint(node)).netloc
-        at = await self.links.lay(node, "metadata", direct)
+    async def _way_to_coordinator(self, node: str, network: Network | None) -> str:
+        """HOST:PORT by which that node reaches the coordinator."""
+        if network is None:
+            return await self.links.lay(node, "coordinator", self._address)
+        if not self.links.impairs("coordinator"):
+            return self._address
+        at = await self.links.lay(node, "coordinator", self._coordinator_here)
+        return await self._doors.lead(node, network, at)
+
+    async def _services(self, node: str, network: Network | None) -> dict[str, str]:
+        """What leads a worker to the services that stand in for the cloud.
+
+        With a network of its own it has the metadata service where the cloud has it.
+        """
+        at = urlsplit(self.metadata.endpoint(node)).netloc
+        if network is None or self.links.impairs("metadata"):
+            at = await self.links.lay(node, "metadata", at)
+        if network is not None:
+            if self.links.impairs("metadata"):
+                await self._doors.lead(node, network, at, host=METADATA, port=80)
+            else:
+                await self.metadata.move(node, host=METADATA, port=80, bind=network.bind)
+            at = METADATA
         found = self.metadata.environment(node, at)
         if self._storage is not None:
             at = await self.links.lay(node, "store", self._storage.address)
+            at = await self._doors.lead(node, network, at)
             found |= self._storage.environment(node, at)
             found["CHAOSSPOT_STORE"] = self._storage.place
         return found
@@ -231,32 +266,32 @@ class Fleet:
     async def _listening(self) -> None:
         """Wait until the coordinator accepts connections, or is gone."""
         host, port = self._address.split(":")
+        if self._coordinator is not None and self.links.impairs("coordinator"):
+            at = await self._doors.back(lambda: self._coordinator, int(port))
+            self._coordinator_here = at
         with anyio.move_on_after(self._trainer.timeouts.start_s):
             while any(node.role == "coordinator" for node in self.cluster.alive()):
-                try:
-                    stream = await anyio.connect_tcp(host, int(port))
-                except OSError:
-                    await anyio.sleep(0.02)  # nothing tells when a port begins to listen
-                else:
-                    await stream.aclose()
+                if await self._listens(host, int(port)):
                     return
+                await anyio.sleep(0.02)  # nothing tells when a port begins to listen
         log = self._log(s.COORDINATOR.name)
         raise StartError(
             f"the coordinator does not listen at {self._address}; "
             f"the last lines of {log}:\n{last_lines(log)}"
         )
 
+    async def _listens(self, host: str, port: int) -> bool:
+        if self._coordinator is not None:
+            return await anyio.to_thread.run_sync(self._coordinator.listens, port)
+        try:
+            stream = await anyio.connect_tcp(host, port)
+        except OSError:
+            return False
+        await stream.aclose()
+        return True
+
     def _log(self, node: str) -> Path:
         return self._folder / "logs" / f"{node}.log"
-
-
-def free_loopback_address(seed: str) -> str:
-    """``HOST:PORT`` that nothing listens at, on a loopback address of this run's own."""
-    digits = [int(s.draw(0, seed, part) * 250) + 1 for part in range(3)]
-    host = f"127.{64 + digits[0] % 64}.{digits[1]}.{digits[2]}"
-    with socket.socket() as listener:
-        listener.bind((host, 0))
-        return f"{host}:{listener.getsockname()[1]}"
 
 
 def last_lines(log: Path, count: int = 20) -> str:

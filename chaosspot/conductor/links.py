@@ -105,6 +105,10 @@ class Links:
             feed.note(h.Proxied, server=server, links=tuple(sorted(impaired)))
             yield cls(control, impaired, prefix=prefix)
 
+    def impairs(self, link: Link) -> bool:
+        """Whether some fault of the run impairs that link, which goes through proxies then."""
+        return link in self._links
+
     async def lay(self, node: str, link: Link, upstream: str) -> str:
         """The HOST:PORT by which that node is to reach ``upstream`` over that link."""
         if link not in self._links:

@@ -11,17 +11,21 @@ import anyio
 import anyio.abc
 import msgspec
 
-__all__ = ["Points"]
+__all__ = ["Held", "Points"]
 
 
-class _Waiter:
-    """One fault that waits for the ``nth`` hit of a point."""
+class Held:
+    """The ``nth`` hit of a point, for which one fault waits; ``node`` is whoever makes it."""
 
     def __init__(self, nth: int) -> None:
         self.left = nth
         self.node = ""
         self.hit = anyio.Event()
         self.done = anyio.Event()
+
+    def release(self) -> None:
+        """Let the process go on."""
+        self.done.set()
 
 
 class Points:
@@ -31,9 +35,10 @@ class Points:
     """
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.armed = folder / "points"
         self.socket = folder / "control"
-        self._waiters: dict[str, list[_Waiter]] = defaultdict(list)
+        self._waiters: dict[str, list[Held]] = defaultdict(list)
         self.armed.mkdir()
 
     async def serve(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
@@ -44,19 +49,19 @@ class Points:
             await listener.serve(self._answer)
 
     @asynccontextmanager
-    async def hold(self, name: str, nth: int) -> AsyncIterator[str]:
-        """Arm a point and wait for its ``nth`` hit; yields the node that reached it.
+    async def hold(self, name: str, nth: int) -> AsyncIterator[Held]:
+        """Arm a point and wait for its ``nth`` hit.
 
-        That process stays where it is until the block ends.
+        The process that reached it stays where it is until it is released, or the block ends.
         """
-        waiter = _Waiter(nth)
+        waiter = Held(nth)
         self._waiters[name].append(waiter)
         (self.armed / name).touch()
         try:
             await waiter.hit.wait()
-            yield waiter.node
+            yield waiter
         finally:
-            waiter.done.set()
+            waiter.release()
             self._disarm(name, waiter)
 
     async def _answer(self, stream: anyio.abc.SocketStream) -> None:
@@ -78,7 +83,7 @@ class Points:
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                 return  # the process was killed while it was held
 
-    def _disarm(self, name: str, waiter: _Waiter) -> None:
+    def _disarm(self, name: str, waiter: Held) -> None:
         if waiter in self._waiters[name]:
             self._waiters[name].remove(waiter)
         if not self._waiters[name]:

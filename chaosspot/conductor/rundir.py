@@ -31,6 +31,7 @@ from chaosspot.verdict import Verdict
 __all__ = [
     "LostError",
     "RunError",
+    "backend_of",
     "check_present",
     "create",
     "evidence_of",
@@ -114,11 +115,12 @@ def write(path: Path, data: bytes) -> None:
         raise
 
 
-def write_environment(run: Path, backend: str) -> None:
+def write_environment(run: Path, backend: str, image: str | None = None) -> None:
     """Record what ran: command line, versions, machine."""
     facts = {
         "argv": sys.argv,
         "backend": backend,
+        "image": image,
         "machine": machine(),
         "packages": {
             name: _version(name) for name in ("chaosspot", "torch", "torchft", "numpy", "aiohttp")
@@ -128,6 +130,19 @@ def write_environment(run: Path, backend: str) -> None:
         "started": datetime.now(UTC).isoformat(),
     }
     write(run / "environment.json", msgspec.json.format(msgspec.json.encode(facts)))
+
+
+def backend_of(run: Path) -> tuple[str, str | None]:
+    """Where the nodes of a run lived, and of what image.
+
+    Raises:
+        RunError: it is not known.
+    """
+    try:
+        facts = msgspec.json.decode((run / "environment.json").read_bytes(), type=dict)
+        return str(facts["backend"]), facts.get("image")
+    except (OSError, msgspec.DecodeError, KeyError) as error:
+        raise RunError(f"{str(run / 'environment.json')!r} cannot be read: {error}") from error
 
 
 def machine() -> dict[str, str]:

@@ -9,16 +9,19 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import cast
 
 import anyio
 from msgspec.structs import replace
 
 from chaosspot import history as h
 from chaosspot import schedule as s
-from chaosspot.cluster.processes import ProcessCluster
+from chaosspot.cluster import Cluster, Isolated
+from chaosspot.conductor.backends import Backend
 from chaosspot.conductor.decided import decided, ready_t
+from chaosspot.conductor.doors import Doors
 from chaosspot.conductor.feed import Feed
-from chaosspot.conductor.fleet import Fleet, StartError, free_loopback_address, last_lines
+from chaosspot.conductor.fleet import Fleet, StartError, last_lines
 from chaosspot.conductor.links import Links, links_of
 from chaosspot.conductor.points import Points
 from chaosspot.conductor.rundir import check_present
@@ -54,6 +57,7 @@ class Stage:
         lease: Lease,
         feed: Feed,
         proxies: Choice | None = None,
+        backend: Backend | None = None,
     ) -> None:
         self._folder = folder
         self._schedule = schedule
@@ -64,9 +68,11 @@ class Stage:
         self._lease = lease
         self._feed = feed
         self._proxies = proxies or Choice()
+        self._backend = backend or Backend()
         self._delays_s = [s.delay(fault, index, seed) for index, fault in enumerate(schedule.fault)]
         self._waiting = set(range(len(schedule.fault)))  # faults whose trigger has not come
         self._unhealed = set(self._waiting)  # faults that are not over
+        self._going: set[str] = set()  # nodes that a fault takes, but has not yet
 
     async def play(self) -> None:
         """Run until everything is decided, a limit is reached or training ends; never hangs.
@@ -89,7 +95,8 @@ class Stage:
                 self._metadata() as metadata,
                 self._object_store() as storage,
                 self._proxied() as links,
-                ProcessCluster(run=self._folder, lease=self._lease) as cluster,
+                Doors.open() as doors,
+                self._cluster(points) as cluster,
                 anyio.create_task_group() as tasks,
             ):
                 await tasks.start(points.serve)
@@ -101,7 +108,8 @@ class Stage:
                     folder=self._folder,
                     trainer=self._trainer,
                     steps=self._steps,
-                    address=free_loopback_address(self._lease.id),
+                    address=cluster.coordinator_address(self._lease.id),
+                    doors=doors,
                     cluster=cluster,
                     metadata=metadata,
                     storage=storage,
@@ -131,18 +139,22 @@ class Stage:
     def resolved(self) -> s.Schedule:
         """The schedule with what this run made of each fault."""
         ready = ready_t(self._evidence(), self._workers) or 0.0
-        injected = {r.fault: r for r in self._feed.records if isinstance(r, h.FaultInjected)}
+        acted = {
+            r.fault: r
+            for r in self._feed.records
+            if isinstance(r, h.FaultInjected) or (isinstance(r, h.FaultMissed) and r.drawn)
+        }
         faults = tuple(
             replace(
                 fault,
                 resolved=s.Resolved(
-                    nodes=injected[index].nodes,
+                    nodes=then.nodes if isinstance(then, h.FaultInjected) else (),
                     delay_s=self._delays_s[index],
-                    injected_s=round(injected[index].t - ready, 3),
-                    step=injected[index].step,
+                    injected_s=round(then.t - ready, 3),
+                    step=then.step if isinstance(then, h.FaultInjected) else 0,
                 ),
             )
-            if index in injected
+            if (then := acted.get(index)) is not None
             else fault
             for index, fault in enumerate(self._schedule.fault)
         )
@@ -163,6 +175,14 @@ class Stage:
         finally:
             shutil.rmtree(folder)
             self._lease.kept(token)
+
+    def _cluster(self, points: Points) -> Cluster:
+        return self._backend.cluster(
+            run=self._folder,
+            lease=self._lease,
+            shares=(self._folder / "events", self._folder / "store"),
+            reads=(points.folder, *self._trainer.reads()),
+        )
 
     @asynccontextmanager
     async def _metadata(self) -> AsyncIterator[MetadataService]:
@@ -210,8 +230,8 @@ class Stage:
         """Wait for a fault's trigger and let it act."""
         on = fault.on
         if on.point is not None:
-            async with self._points.hold(on.point, on.nth) as node:
-                await self._act(index, fault, node)
+            async with self._points.hold(on.point, on.nth) as held:
+                await self._act(index, fault, held.node, held.release)
             return
         puller = ""
         if on.event is not None:
@@ -225,15 +245,23 @@ class Stage:
         await anyio.sleep(self._delays_s[index])
         await self._act(index, fault, puller)
 
-    async def _act(self, index: int, fault: s.FaultKind, puller: str) -> None:
+    async def _act(
+        self,
+        index: int,
+        fault: s.FaultKind,
+        puller: str,
+        in_force: Callable[[], None] = lambda: None,
+    ) -> None:
         self._waiting.discard(index)
         live = self._fleet.cluster.alive()
         of_none = isinstance(fault, s.Grow | s.ObjectStore)
-        names = [] if of_none else s.choose(fault, index, self._seed, live, puller)
+        names = [] if of_none else s.choose(fault, index, self._seed, live, puller, self._going)
         if not names and not of_none:
-            self._miss(index, "no live node matches its target")
+            drawn = fault.drawn and any(map(fault.may_hit, live))
+            reason = "its draw took no node" if drawn else "no live node matches its target"
+            self._miss(index, reason, drawn=drawn)
             return
-        if isinstance(fault, s.Kill | s.Terminate | s.Notice):
+        if fault.TAKES_NODES:
             self._fleet.expect_loss(names, fault)
         self._feed.note(
             h.FaultInjected,
@@ -242,12 +270,14 @@ class Stage:
             nodes=tuple(names),
             step=self._feed.highest_step,
         )
-        await inject(fault, names, _View(self._fleet, self._storage, self._feed, index))
+        self._going |= set(names) if fault.takes else set()
+        await inject(fault, names, _View(self._fleet, self._storage, self._feed, index, in_force))
+        self._going -= set(names)
         self._feed.note(h.FaultHealed, fault=index)
         self._unhealed.discard(index)
 
-    def _miss(self, index: int, reason: str) -> None:
-        self._feed.note(h.FaultMissed, fault=index, reason=reason)
+    def _miss(self, index: int, reason: str, *, drawn: bool = False) -> None:
+        self._feed.note(h.FaultMissed, fault=index, reason=reason, drawn=drawn)
         self._unhealed.discard(index)
 
     # Waiting.
@@ -277,7 +307,7 @@ class Stage:
             to_end = self._trainer.final is not None  # all is looked at when it has ended by itself
             if self._steps is not None and highest >= self._steps and not to_end:
                 return "steps"
-            if not self._fleet.workers_alive and not self._fleet.capacity_coming:
+            if not self._fleet.workers_alive and not self._capacity_coming():
                 return self._end_of_all()
             if not to_end and not self._unhealed and now - judged_t > _JUDGE_S:
                 judged_t = now
@@ -286,10 +316,19 @@ class Stage:
             if not self._all_committed() and len(self._waiting) == len(self._schedule.fault):
                 if now - start_t > limits.start_s:
                     return "start timeout"
-            elif now - last_commit_t > limits.stall_s and not self._fleet.capacity_coming:
+            elif now - last_commit_t > limits.stall_s and not self._capacity_coming():
                 return "stall timeout"
             if now - start_t > limits.run_s:
                 return "run timeout"
+
+    def _capacity_coming(self) -> bool:
+        """Whether a replacement is still to come, or nodes of a growth that only takes time."""
+        grows = any(
+            isinstance(fault := self._schedule.fault[index], s.Grow)
+            and (index not in self._waiting or fault.on.at_s is not None)
+            for index in self._unhealed
+        )
+        return self._fleet.capacity_coming or (grows and self._all_committed())
 
     def _end_of_all(self) -> str:
         """Why no worker is left."""
@@ -323,7 +362,15 @@ class Stage:
 class _View:
     """What one fault may touch, and the record of what it did (an ``inject.World``)."""
 
-    def __init__(self, fleet: Fleet, storage: Storage | None, feed: Feed, fault: int) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        storage: Storage | None,
+        feed: Feed,
+        fault: int,
+        in_force: Callable[[], None],
+    ) -> None:
+        self.in_force = in_force
         self.cluster = fleet.cluster
         self.metadata = fleet.metadata
         self.links = fleet.links
@@ -331,6 +378,10 @@ class _View:
         self._storage = storage
         self._feed = feed
         self._fault = fault
+
+    @property
+    def isolated(self) -> Isolated:
+        return cast("Isolated", self.cluster)  # where it is not, such faults are refused
 
     def misbehave_store(self, how: StoreMisbehaviourKind) -> int:
         return self._store.misbehave(how, self._fault)

@@ -36,7 +36,9 @@ class Twin:
     checkpoint: Path | None = None
 
 
-def cache_path(trainer: Trainer, cluster: ClusterSpec, number: int = 1) -> Path:
+def cache_path(
+    trainer: Trainer, cluster: ClusterSpec, number: int = 1, *, image: str | None = None
+) -> Path:
     """Where the twin of a trainer on a cluster is kept on this machine; there may be several.
 
     The name depends on everything the result does: the description, the code it runs, the
@@ -46,6 +48,8 @@ def cache_path(trainer: Trainer, cluster: ClusterSpec, number: int = 1) -> Path:
     key.update(toml.dumps(trainer).encode())
     key.update(toml.dumps(cluster).encode())
     key.update(msgspec.json.encode(machine(), order="sorted"))
+    if image is not None:
+        key.update(image.encode())
     for file in code(trainer):
         key.update(str(file).encode() + b"\0" + file.read_bytes())
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"

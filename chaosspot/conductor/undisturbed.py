@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from chaosspot import history as h
 from chaosspot.conductor import rundir, twins
+from chaosspot.conductor.backends import Backend
 from chaosspot.conductor.feed import Feed
 from chaosspot.conductor.observer import Observer
 from chaosspot.conductor.rundir import evidence_of
@@ -26,7 +27,12 @@ __all__ = ["find_twins"]
 
 
 async def find_twins(
-    run: Path, plan: Schedule, trainer: Trainer, lease: Lease, watcher: Observer
+    run: Path,
+    plan: Schedule,
+    trainer: Trainer,
+    lease: Lease,
+    watcher: Observer,
+    backend: Backend,
 ) -> None:
     """Put ``twin.jsonl`` into the run, and ``twin-2.jsonl`` and so on where a promise needs more.
 
@@ -42,7 +48,7 @@ async def find_twins(
     if not chain or not wanted or harmless:  # nothing was proved that a twin could confirm
         return
     steps = trainer.final.at_step if trainer.final else max(chain)
-    search = _Search(run, plan, trainer, lease, watcher, steps)
+    search = _Search(run, plan, trainer, lease, watcher, steps, backend)
     await search.first()
     for number in range(2, wanted + 1):
         rundir.write(run / f"twin-{number}.jsonl", (await search.get(number)).history)
@@ -66,7 +72,9 @@ class _Search:
         lease: Lease,
         watcher: Observer,
         steps: int,
+        backend: Backend,
     ) -> None:
+        self._backend = backend
         self._run = run
         self._plan = plan
         self._trainer = trainer
@@ -80,7 +88,7 @@ class _Search:
 
     async def first(self) -> None:
         """The twin that states and weights are compared with."""
-        path = twins.cache_path(self._trainer, self._plan.cluster)
+        path = self._kept_at()
         kept = twins.cached(path, self._steps, self._trainer.final)
         known = kept or await self._make(path)
         self._lay_beside(known)
@@ -95,8 +103,13 @@ class _Search:
 
     async def get(self, number: int) -> Twin:
         """One more twin, whose losses are compared."""
-        path = twins.cache_path(self._trainer, self._plan.cluster, number)
+        path = self._kept_at(number)
         return twins.cached(path, self._steps, None) or await self._make(path)
+
+    def _kept_at(self, number: int = 1) -> Path:
+        """Containers of this machine's own programs come to what its processes come to."""
+        image = self._backend.image
+        return twins.cache_path(self._trainer, self._plan.cluster, number, image=image)
 
     def _lay_beside(self, twin: Twin) -> None:
         rundir.write(self._run / "twin.jsonl", twin.history)
@@ -147,6 +160,7 @@ class _Search:
                 steps=steps,
                 lease=self._lease,
                 feed=feed,
+                backend=self._backend,
             )
             try:
                 await stage.play()

@@ -7,6 +7,7 @@ from typing import Any
 
 from chaosspot.inject import (
     disk_full,
+    dns_gone,
     grow,
     hold,
     kill,
@@ -15,12 +16,18 @@ from chaosspot.inject import (
     network,
     notice,
     object_store,
+    out_of_memory,
+    partition,
     pause,
+    slow,
+    slow_flash,
     terminate,
+    throttle_cpu,
 )
 from chaosspot.inject.world import World
 from chaosspot.schedule import (
     DiskFull,
+    DnsGone,
     Fault,
     Grow,
     Hold,
@@ -30,8 +37,13 @@ from chaosspot.schedule import (
     Network,
     Notice,
     ObjectStore,
+    OutOfMemory,
+    Partition,
     Pause,
+    Slow,
+    SlowFlash,
     Terminate,
+    ThrottleCpu,
 )
 
 __all__ = ["World", "inject"]
@@ -44,12 +56,18 @@ INJECTORS: dict[type[Fault], Injector] = {
     Notice: notice.inject,
     KillChild: kill_child.inject,
     Pause: pause.inject,
+    Slow: slow.inject,
     Hold: hold.inject,
     DiskFull: disk_full.inject,
+    SlowFlash: slow_flash.inject,
     Grow: grow.inject,
     Misbehave: misbehave.inject,
     ObjectStore: object_store.inject,
     Network: network.inject,
+    Partition: partition.inject,
+    OutOfMemory: out_of_memory.inject,
+    ThrottleCpu: throttle_cpu.inject,
+    DnsGone: dns_gone.inject,
 }
 
 

@@ -26,6 +26,7 @@ async def inject(fault: DiskFull, names: Sequence[str], world: World) -> None:
                     if t is not None and name not in full:
                         full.add(name)
                         world.effect(name, "full", t=t)
+                world.in_force()
                 await anyio.sleep(_AGAIN_S)
     finally:
         with anyio.CancelScope(shield=True):

@@ -20,6 +20,7 @@ async def inject(fault: Misbehave, names: Sequence[str], world: World) -> None:
     since_t = time.monotonic()
     numbers = [world.metadata.misbehave(replace(fault.how, nodes=name)) for name in names]
     try:
+        world.in_force()
         await anyio.sleep(fault.duration_s)
         there = set(world.metadata.nodes())
         for name, number in zip(names, numbers, strict=True):

@@ -20,6 +20,7 @@ async def inject(fault: Network, names: Sequence[str], world: World) -> None:
     everyone = fault.target is None
     number = await world.links.impair(fault.link, None if everyone else names, fault.toxic)
     try:
+        world.in_force()
         await anyio.sleep(fault.duration_s)
     finally:
         with anyio.CancelScope(shield=True):

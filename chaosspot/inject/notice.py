@@ -26,6 +26,7 @@ async def _reclaim(fault: Notice, name: str, world: World) -> None:
     action = world.metadata.sparing if fault.spares else None
     deadline_wall_s = world.metadata.publish(name, lead_s=fault.lead_s, action=action)
     world.effect(name, "published", deadline_wall_s=deadline_wall_s)
+    world.in_force()
     left_s = max(0.0, deadline_wall_s - time.time())
     for sooner_s in (fault.kill_after_s, fault.withdraw_after_s):
         left_s = left_s if sooner_s is None else min(left_s, sooner_s)

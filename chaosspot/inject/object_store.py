@@ -16,6 +16,7 @@ from chaosspot.schedule import ObjectStore
 async def inject(fault: ObjectStore, _names: Sequence[str], world: World) -> None:
     number = world.misbehave_store(fault.how)
     try:
+        world.in_force()
         await anyio.sleep(fault.duration_s)
     finally:
         world.behave_store(number)

@@ -19,6 +19,7 @@ async def inject(fault: Pause, names: Sequence[str], world: World) -> None:
     try:
         for name, t in paused.items():
             world.effect(name, "paused", t=t)
+        world.in_force()
         await anyio.sleep(fault.duration_s)
     finally:
         with anyio.CancelScope(shield=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from chaosspot.cluster import Cluster
+from chaosspot.cluster import Cluster, Isolated
 from chaosspot.history import Effect
 from chaosspot.schedule import Link, Toxic
 from chaosspot.services.metadata import MetadataService
@@ -37,6 +37,10 @@ class World(Protocol):
     def cluster(self) -> Cluster: ...
 
     @property
+    def isolated(self) -> Isolated:
+        """The same, for faults that only nodes with a network of their own can suffer."""
+
+    @property
     def metadata(self) -> MetadataService: ...
 
     @property
@@ -47,6 +51,10 @@ class World(Protocol):
 
     def behave_store(self, number: int) -> None:
         """Stop that, if it has not stopped by itself."""
+
+    def in_force(self) -> None:
+        """The fault lasts from now on: whoever is held at its point may meet it. One that is over
+        at once, or holds itself, does without."""
 
     def effect(
         self,

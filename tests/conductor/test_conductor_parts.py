@@ -195,8 +195,8 @@ async def test_only_the_nth_hit_is_held(tmp_path: Path) -> None:
         await tasks.start(points.serve)
 
         async def fault() -> None:
-            async with points.hold("p", 2) as node:
-                order.append(f"{node} held")
+            async with points.hold("p", 2) as held:
+                order.append(f"{held.node} held")
                 assert not list(points.armed.iterdir())
 
         tasks.start_soon(fault)
@@ -206,6 +206,29 @@ async def test_only_the_nth_hit_is_held(tmp_path: Path) -> None:
         await reach("b")
         tasks.cancel_scope.cancel()
     assert order == ["a goes on", "b held", "b goes on"]
+
+
+async def test_who_is_released_goes_on_while_the_fault_lasts(tmp_path: Path) -> None:
+    points = Points(tmp_path)
+    over = anyio.Event()
+
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(points.serve)
+
+        async def fault() -> None:
+            async with points.hold("p", 1) as held:
+                held.release()
+                await over.wait()
+
+        tasks.start_soon(fault)
+        await anyio.wait_all_tasks_blocked()
+        async with await anyio.connect_unix(points.socket) as stream:
+            await stream.send(json.dumps({"point": "p", "node": "a"}).encode() + b"\n")
+            with anyio.fail_after(5.0):
+                await stream.receive(1)
+        assert not over.is_set()
+        over.set()
+        tasks.cancel_scope.cancel()
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from chaosspot import Verdict, trainers
 from chaosspot import history as h
+from chaosspot.cluster.throttle import lacking
 from chaosspot.misbehaviour import BlackHole, Latency, Status
 from chaosspot.schedule import (
     ClusterSpec,
@@ -24,6 +25,7 @@ from chaosspot.schedule import (
     Notice,
     Pause,
     Schedule,
+    SlowFlash,
     Target,
     Terminate,
     Trigger,
@@ -86,7 +88,7 @@ def test_a_paused_node_does_nothing_and_takes_part_again(attack: Attack) -> None
     (healed,) = told(verdict, h.FaultHealed)
     assert 1.4 < healed.t - paused.t < 4.0
     commits = [r for r in told(verdict, h.Commit) if r.node == paused.node]
-    assert between(commits, paused.t, healed.t - 0.1) == []
+    assert between(commits, paused.t, paused.t + 1.4) == []
     assert [r for r in commits if r.t > healed.t]
     assert told(verdict, h.NodeGone) == []
     assert verdict.measured["rework_steps"] == 0
@@ -210,9 +212,34 @@ for number in range(1, 10**9):
     mine = [r for r in wrote if r.node == full.node]
     assert {r.extra["error"] for r in wrote if r.node != full.node} == {0}
     assert {r.extra["error"] for r in mine if r.t < full.t - 0.1} == {0}
-    assert {r.extra["error"] for r in between(mine, full.t + 0.2, healed.t - 0.1)} == {28}
+    assert {r.extra["error"] for r in between(mine, full.t + 0.2, full.t + 0.9)} == {28}
     assert {r.extra["error"] for r in mine if r.t > healed.t + 0.2} == {0}
     assert not (Path(verdict.run) / "nodes").exists()
+
+
+@pytest.mark.skipif(lacking(Path("/tmp")) is not None, reason="no slow drive here")
+def test_a_slow_flash_delays_what_is_synced(attack: Attack) -> None:
+    code = """
+shard = os.environ["CHAOSSPOT_FLASH"] + "/shard"
+for number in range(1, 10**9):
+    start = time.monotonic()
+    with open(shard, "wb", buffering=0) as file:
+        file.write(bytes(1 << 20))
+        os.fsync(file.fileno())
+    probe.emit("wrote", seconds=time.monotonic() - start)
+    step(number)
+"""
+    fault = SlowFlash(on=SOON, target=ONE, write_bytes_per_s=2 << 20, duration_s=3.0)
+    trainer = scripted(code, promises=Promises(recovery_s=5.0))
+    verdict = attack(fault, trainer=trainer, nodes=2)
+    assert verdict.outcome is Outcome.PASS, verdict.findings
+    (slowed,) = effects(verdict)["slowed"]
+    wrote = [r for r in told(verdict, h.Other) if r.name == "wrote"]
+    mine = [r for r in wrote if r.node == slowed.node]
+    meanwhile = between(mine, slowed.t + 0.6, slowed.t + 2.9)
+    assert min(r.extra["seconds"] for r in meanwhile) > 0.4  # 1 MiB at 2 MiB/s
+    assert len(meanwhile) <= 6
+    assert min(r.extra["seconds"] for r in mine if r.t < slowed.t) < 0.4
 
 
 # Notices and signals.
@@ -226,6 +253,26 @@ def test_a_notice_that_is_withdrawn_leaves_the_node_to_those_who_wait(attack: At
     assert set(seen) == {"published", "withdrawn"}
     assert 0.4 < seen["withdrawn"][0].t - seen["published"][0].t < 3.0
     assert told(verdict, h.NodeGone) == []
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Notice(on=Trigger(point="step.after-commit", nth=30), lead_s=20.0, replace_after_s=0.2),
+        Terminate(on=Trigger(point="step.after-commit", nth=30), grace_s=20.0, replace_after_s=0.2),
+    ],
+    ids=["notice", "terminate"],
+)
+def test_who_is_told_at_a_point_to_leave_can_do_so(
+    attack: Attack, fault: Notice | Terminate
+) -> None:
+    verdict = attack(fault)
+    assert verdict.outcome is Outcome.PASS, verdict.findings
+    (injected,) = told(verdict, h.FaultInjected)
+    (gone,) = effects(verdict)["gone"]
+    assert gone.t - injected.t < 15.0
+    ended = {record.node: record for record in told(verdict, h.NodeGone)}
+    assert ended[gone.node].by_itself or isinstance(fault, Terminate)
 
 
 def test_who_leaves_before_a_notice_is_withdrawn_has_kept_it(attack: Attack) -> None:

@@ -6,8 +6,11 @@ from hypothesis import strategies as st
 
 from chaosspot.misbehaviour import Latency, Reset, Skew, Status
 from chaosspot.schedule import (
+    BetaBinomial,
     ClusterSpec,
+    CommonShock,
     DiskFull,
+    DnsGone,
     Expectation,
     FaultKind,
     Group,
@@ -19,11 +22,16 @@ from chaosspot.schedule import (
     Network,
     Notice,
     ObjectStore,
+    OutOfMemory,
+    Partition,
     Pause,
     Resolved,
     Schedule,
+    Slow,
+    SlowFlash,
     Target,
     Terminate,
+    ThrottleCpu,
     Toxic,
     Trigger,
 )
@@ -45,15 +53,25 @@ triggers = st.one_of(
     st.builds(Trigger, event=names, nth=counts, delay_s=seconds, jitter_s=seconds),
     st.builds(Trigger, point=names, nth=counts),
 )
-targets = st.builds(
-    Target,
-    nodes=maybe(st.lists(names, min_size=1, max_size=3).map(tuple)),
-    count=maybe(counts),
-    zone=maybe(names),
-    family=maybe(names),
-    pool=maybe(st.sampled_from(["spot", "reserved"])),
-    role=st.sampled_from(["worker", "coordinator"]),
-) | st.builds(Target, fraction=st.floats(0.01, 1.0))
+shares = st.floats(0.0, 1.0)
+drawing = {"by": st.sampled_from(["zone", "family", "all"]), "at_least": st.integers(0, 9)}
+correlations = st.one_of(
+    st.builds(BetaBinomial, loss=shares, rho=shares, **drawing),
+    st.builds(CommonShock, shock=shares, private=shares, **drawing),
+)
+targets = (
+    st.builds(
+        Target,
+        nodes=maybe(st.lists(names, min_size=1, max_size=3).map(tuple)),
+        count=maybe(counts),
+        zone=maybe(names),
+        family=maybe(names),
+        pool=maybe(st.sampled_from(["spot", "reserved", "any"])),
+        role=st.sampled_from(["worker", "coordinator"]),
+    )
+    | st.builds(Target, fraction=st.none() | st.floats(0.01, 1.0), pool=st.just("any"))
+    | st.builds(Target, correlation=correlations)
+)
 common = {
     "on": triggers,
     "target": maybe(targets),
@@ -93,12 +111,19 @@ faults: st.SearchStrategy[FaultKind] = st.one_of(
     st.builds(Notice, lead_s=seconds, shutdown_s=seconds, spares=st.booleans(), **taking),
     st.builds(KillChild, **common),
     st.builds(Pause, duration_s=seconds, **common),
+    st.builds(Slow, factor=st.floats(1.5, 100.0), duration_s=st.floats(0.1, 1e6), **common),
     st.builds(
         Hold,
         **{**common, "on": st.builds(Trigger, point=names, nth=counts), "target": st.none()},
         duration_s=seconds,
     ),
     st.builds(DiskFull, duration_s=seconds, **common),
+    st.builds(
+        SlowFlash,
+        write_bytes_per_s=st.integers(4096, 10**12),
+        duration_s=st.floats(0.1, 1e6),
+        **common,
+    ),
     st.builds(Grow, count=counts, **common),
     st.builds(Misbehave, how=misbehaviours, duration_s=st.floats(0.1, 1e6), **common),
     st.builds(
@@ -115,6 +140,16 @@ faults: st.SearchStrategy[FaultKind] = st.one_of(
         cuts=st.booleans(),
         **common,
     ),
+    st.builds(
+        Partition,
+        off=st.sampled_from(["rest", "zones", "coordinator"]),
+        one_way=st.booleans(),
+        duration_s=st.floats(0.1, 1e6),
+        **common,
+    ),
+    st.builds(OutOfMemory, **taking),
+    st.builds(ThrottleCpu, cpus=st.floats(0.01, 64), duration_s=st.floats(0.1, 1e6), **common),
+    st.builds(DnsGone, duration_s=st.floats(0.1, 1e6), **common),
 )
 groups = st.builds(
     Group,
@@ -145,5 +180,8 @@ schedules = st.builds(
         catch_up_s=maybe(seconds),
         rework_steps=maybe(st.integers(0, 1000)),
         stays=maybe(st.booleans()),
+        straggler_factor=maybe(st.floats(1.0, 99.0)),
+        stuck_s=maybe(seconds),
+        unheard_s=maybe(seconds),
     ),
 )

@@ -80,8 +80,8 @@ def restore(
 ) -> tuple[tuple[str, int] | None, TrainState]:
     """What one rank alone goes on from, and the state then: (tier, step), or None."""
     state = tiny_state(seed=9)
-    recovery = Recovery(flash=flash, store=store, job=job, stage=Stage(state))
-    recovery.look()
+    with Recovery(flash=flash, store=store, job=job, stage=Stage(state)) as recovery:
+        recovery.look()
     while (reading := agree([recovery.holdings(current_step)])) is not None:
         restored = recovery.read(reading, 0)
         if restored.whole and not restored.good:
