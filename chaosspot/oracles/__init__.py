@@ -12,6 +12,7 @@ from chaosspot.oracles import (
     ending,
     equality,
     exits,
+    gray,
     leaks,
     ledger,
     loss,
@@ -52,6 +53,7 @@ ORACLES: Mapping[str, Oracle] = {
         durability,
         snapshots,
         membership,
+        gray,
         leaks,
         reports,
     )

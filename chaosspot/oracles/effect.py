@@ -11,8 +11,13 @@ NAME = "effect"
 
 
 def check(evidence: Evidence) -> Iterator[Finding]:
-    """Unknown for a fault without effect on every node it was to hit; never fail."""
+    """Unknown for a fault without effect on every node it was to hit; never fail. One whose draw
+    took no node has done what it was to do, if another one of the run had an effect."""
+    some = any(view.complete for view in evidence.faults)
     for view in evidence.faults:
+        if some and view.missed is not None and view.missed.drawn:
+            yield _none_drawn(view.index, view.spec.kind, view.missed.seq)
+            continue
         reason = _why_not(view)
         hit = ", ".join(view.nodes)
         yield Finding(
@@ -25,6 +30,18 @@ def check(evidence: Evidence) -> Iterator[Finding]:
             fault=view.index,
             evidence=tuple(effect.seq for effect in view.effects),
         )
+
+
+def _none_drawn(fault: int, kind: str, seq: int) -> Finding:
+    return Finding(
+        oracle=NAME,
+        outcome=Outcome.PASS,
+        message=f"{kind} hit no node, as drawn",
+        measured=0,
+        unit="nodes",
+        fault=fault,
+        evidence=(seq,),
+    )
 
 
 def _why_not(view: FaultView) -> str:

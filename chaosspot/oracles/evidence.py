@@ -21,6 +21,7 @@ from chaosspot.schedule import (
     Misbehave,
     Network,
     ObjectStore,
+    Partition,
     Pause,
     Schedule,
 )
@@ -39,12 +40,18 @@ _DECISIVE: Mapping[str, tuple[h.Effect, ...]] = {
     "notice": ("gone", "withdrawn"),
     "kill-child": ("child-gone",),
     "pause": ("paused",),
+    "slow": ("slowed",),
     "hold": ("held",),
     "disk-full": ("full",),
+    "slow-flash": ("slowed",),
     "grow": ("up",),
     "misbehave": ("misbehaved",),
     "object-store": ("misbehaved",),
     "network": ("impaired",),
+    "partition": ("cut-off",),
+    "out-of-memory": ("gone",),
+    "throttle-cpu": ("throttled",),
+    "dns-gone": ("nameless",),
 }
 
 
@@ -106,7 +113,7 @@ class FaultView:
     def impairs(self) -> bool:
         """Whether its nodes live on but cannot work until it is healed."""
         cut = isinstance(self.spec, Network) and self.spec.cuts
-        return cut or isinstance(self.spec, Pause | Hold)
+        return cut or isinstance(self.spec, Pause | Hold | Partition)
 
     def seen(self, what: h.Effect) -> dict[str, h.FaultEffect]:
         """The effects of one sort, by node."""

@@ -7,6 +7,7 @@ from typing import Any
 from chaosspot import history as h
 from chaosspot.oracles.evidence import Evidence
 from chaosspot.oracles.goodput import CAUSES, billed_node_s, split_node_s
+from chaosspot.oracles.population import nodes_over_time
 
 __all__ = ["measure"]
 
@@ -14,6 +15,7 @@ __all__ = ["measure"]
 def measure(evidence: Evidence) -> dict[str, Any]:
     """Figures of an attack: seconds, steps, node-seconds; None where nothing tells.
 
+    ``nodes_over_time`` are pairs: from so many seconds on, so many workers.
     ``goodput`` is node-seconds spent in attempts of the lineage over node-seconds billed; the
     ``..._node_s`` say where the rest went (:mod:`chaosspot.oracles.goodput`).
     """
@@ -32,6 +34,7 @@ def measure(evidence: Evidence) -> dict[str, Any]:
         "billed_node_s": round(billed, 3),
         **{f"{cause}_node_s": _rounded(spent) for cause, spent in split.items()},
         "goodput": round(useful / billed, 4) if useful is not None and billed else None,
+        "nodes_over_time": nodes_over_time(evidence),
         "checkpoint_distance": evidence.final.difference.distance
         if evidence.final and evidence.final.difference
         else None,

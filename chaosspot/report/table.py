@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from chaosspot.report.over_time import bars
 from chaosspot.report.statistics import summarise
 from chaosspot.verdict import Finding, Outcome, Verdict
 from chaosspot.words import count, plain
@@ -34,6 +35,7 @@ def print_verdict(verdict: Verdict, console: Console) -> None:
         )
     console.print(table)
     console.print(_figures(verdict))
+    console.print(_nodes(verdict.measured.get("nodes_over_time") or ()), highlight=False, end="")
     what = f"{_literal(verdict.schedule)} on {_literal(verdict.trainer)}"
     console.print(f"[bold]{_coloured(verdict.outcome)}  {what}[/], seed {verdict.seed}")
     primary = verdict.primary
@@ -94,6 +96,18 @@ def _figures(verdict: Verdict) -> str:
     )
 
 
+def _nodes(points: Sequence[Sequence[float]]) -> str:
+    """How many nodes there were over time, where that changed."""
+    numbers = [int(number) for _, number in points]
+    if len(set(numbers)) < 2:
+        return ""
+    span_s = points[-1][0] - points[0][0]
+    return (
+        f"[dim]nodes:[/] {bars(points)} "
+        f"{min(numbers)} to {max(numbers)} in {_amount(span_s, 's')}, {numbers[-1]} at the end\n"
+    )
+
+
 def _soft(errors: int | None) -> str:
     return f", {count(errors, 'soft error')} that training went on without" if errors else ""
 
@@ -107,6 +121,8 @@ def _amount(value: float | None, unit: str) -> str:
         return "-"
     if unit == "s":
         return f"{round(value, 2) + 0.0:.2f} s"  # without the minus of a rounded -0.0
+    if unit == "x":
+        return f"{value:.1f} x"
     if unit == "%":
         return f"{value:.1f} %"
     if unit.endswith("s"):

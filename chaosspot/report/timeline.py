@@ -10,6 +10,7 @@ import msgspec
 from chaosspot.misbehaviour import Misbehaviour
 from chaosspot.schedule import (
     DiskFull,
+    DnsGone,
     FaultKind,
     Grow,
     Hold,
@@ -19,17 +20,34 @@ from chaosspot.schedule import (
     Network,
     Notice,
     ObjectStore,
+    OutOfMemory,
+    Partition,
     Pause,
     Schedule,
+    Side,
+    Slow,
+    SlowFlash,
     Target,
     Terminate,
+    ThrottleCpu,
     Toxic,
     Trigger,
 )
 from chaosspot.store_misbehaviour import StoreMisbehaviour
+from chaosspot.victims import Correlation
 from chaosspot.words import count, plain
 
 __all__ = ["explain"]
+
+
+_AT_MOST = (
+    "recovery_s",
+    "catch_up_s",
+    "rework_steps",
+    "straggler_factor",
+    "stuck_s",
+    "unheard_s",
+)
 
 
 def explain(name: str, schedule: Schedule) -> str:
@@ -49,7 +67,7 @@ def explain(name: str, schedule: Schedule) -> str:
         lines += [f"{'':14}    {text}" for text in _what(fault)]
     expected = [
         f"{key} at most {value:g}"
-        for key in ("recovery_s", "catch_up_s", "rework_steps")
+        for key in _AT_MOST
         if (value := getattr(schedule.expect, key)) is not None
     ]
     if schedule.expect.stays:
@@ -113,12 +131,19 @@ def _what(fault: FaultKind) -> Iterator[str]:
         case Pause():
             yield f"+0 s  SIGSTOP to every process of {whom}"
             yield f"+{fault.duration_s:g} s  SIGCONT"
+        case Slow():
+            share = f"1 / {fault.factor:g} of the time"
+            yield f"+0 s  {whom} gets {share}: SIGSTOP and SIGCONT by turns"
+            yield f"+{fault.duration_s:g} s  all of it again"
         case Hold():
             yield "+0 s  that thread stays there; the others of its process go on"
             yield f"+{fault.duration_s:g} s  it goes on"
         case DiskFull():
             yield f"+0 s  the flash of {whom} has no space left"
             yield f"+{fault.duration_s:g} s  it has again"
+        case SlowFlash():
+            yield f"+0 s  {whom} writes to its flash at most {fault.write_bytes_per_s / 1e6:g} MB/s"
+            yield f"+{fault.duration_s:g} s  as fast as it can again"
         case Misbehave():
             yield f"+0 s  the metadata service of {whom} misbehaves: {_how(fault.how)}"
             yield f"+{fault.duration_s:g} s  it answers as it should again"
@@ -130,11 +155,30 @@ def _what(fault: FaultKind) -> Iterator[str]:
             toxics = "; ".join(_toxic(toxic) for toxic in fault.toxic)
             yield f"+0 s  the link of {whose} to the {fault.link}: {toxics}"
             yield f"+{fault.duration_s:g} s  it is whole again"
+        case Partition():
+            ways = "does not get what is sent by" if fault.one_way else "is cut off from"
+            yield f"+0 s  {whom} {ways} {_OFF[fault.off]}"
+            yield f"+{fault.duration_s:g} s  they reach each other again"
+        case OutOfMemory():
+            yield f"+0 s  the memory of {whom} is used up, and the kernel kills"
+        case ThrottleCpu():
+            yield f"+0 s  {whom} gets no more than {fault.cpus:g} of a processor"
+            yield f"+{fault.duration_s:g} s  it gets what it had"
+        case DnsGone():
+            yield f"+0 s  nobody answers {whom} who asks for a name"
+            yield f"+{fault.duration_s:g} s  names are answered again"
         case Grow():
             yield f"+0 s  {count(fault.count, 'more node')} like the first"
     if fault.replace_after_s is not None:
         later = f", its trainer {fault.start_delay_s:g} s later" if fault.start_delay_s else ""
         yield f"+{fault.replace_after_s:g} s  after each is gone: a new node{later}"
+
+
+_OFF: dict[Side, str] = {
+    "rest": "all other nodes",
+    "zones": "the workers of other zones",
+    "coordinator": "the coordinator",
+}
 
 
 def _how(what: Misbehaviour | StoreMisbehaviour) -> str:
@@ -164,11 +208,20 @@ def _whom(target: Target | None, on: Trigger) -> str:
     kind = ", ".join(f"{key} {value}" for key in keys if (value := getattr(target, key)))
     if target.count is not None:
         amount = count(target.count, target.role)
+    elif target.correlation is not None:
+        amount = f"as many {target.role}s as are drawn ({_drawn(target.correlation)})"
     elif target.fraction is not None:
         amount = f"{100 * target.fraction:g} % of the {target.role}s"
     else:
         amount = "the coordinator" if target.role == "coordinator" else f"all {target.role}s"
     return f"{amount} of {kind}" if kind else amount
+
+
+def _drawn(model: Correlation) -> str:
+    fields = msgspec.to_builtins(model)
+    return f"{fields.pop('kind')} by {model.by}: " + ", ".join(
+        f"{key} {value:g}" for key, value in fields.items() if key != "by"
+    )
 
 
 def _nth(number: int) -> str:

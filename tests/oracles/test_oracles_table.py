@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from histories import KILL, NOTICE, Story, ended, loss, outcome, undisturbed
+from msgspec.structs import replace
 
 from chaosspot import history as h
 from chaosspot.oracles import ORACLES, Evidence, judge, leaks
@@ -517,6 +518,25 @@ def test_a_fault_that_bit_passes() -> None:
 
 def test_a_fault_that_never_acted_is_unknown() -> None:
     assert outcome("effect", ended(undisturbed()).evidence(KILL)) is Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("drawn", "another", "expected"),
+    [
+        (True, True, Outcome.PASS),
+        (True, False, Outcome.UNKNOWN),  # nothing happened in the whole run
+        (False, True, Outcome.UNKNOWN),
+    ],
+)
+def test_a_fault_whose_draw_took_nobody_needs_another_with_an_effect(
+    drawn: bool, another: bool, expected: Outcome
+) -> None:
+    story = loss() if another else undisturbed()
+    story.tell(h.FaultMissed, 9.0, fault=1, reason="nobody", drawn=drawn)
+    faults = (KILL, KILL) if another else (KILL,)
+    if not another:
+        story.records = [replace(r, fault=0) if hasattr(r, "fault") else r for r in story.records]
+    assert outcome("effect", ended(story).evidence(*faults)) is expected
 
 
 def test_why_a_fault_did_not_act_is_said() -> None:
