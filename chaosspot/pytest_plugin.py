@@ -21,7 +21,8 @@ __all__ = ["attack", "settings_of", "toxiproxy"]
 
 _OPTIONS = {
     "trainer": ("--trainer", "Trainer to attack: a shipped name, or the path of a description"),
-    "cluster": ("--cluster", "Where its nodes live: processes"),
+    "cluster": ("--cluster", "Where its nodes live: processes or containers"),
+    "image": ("--image", "What containers are made of, instead of this machine's programs"),
     "seed": ("--chaos-seed", "Decides which nodes are hit and when"),
     "runs": ("--runs", "Where run directories are made; a temporary directory unless given"),
 }

@@ -12,6 +12,7 @@ import typer
 from chaosspot.cli import (
     attacks,
     catalogue,
+    explore,
     machine,
     metadata,
     place,
@@ -21,6 +22,7 @@ from chaosspot.cli import (
     serve_proxy,
     serve_s3,
     snapshot,
+    traced,
     trainers,
 )
 from chaosspot.cli.common import INTERRUPTED, err, show_warning
@@ -50,6 +52,7 @@ app = typer.Typer(
 for command in (
     attacks.attack,
     attacks.replay,
+    explore.explore,
     results.judge,
     results.compare,
     savings.savings,
@@ -61,6 +64,7 @@ for command in (
     machine.cleanup,
 ):
     app.command()(command)
+catalogue.app.command()(traced.from_trace)
 app.add_typer(catalogue.app, name="faults")
 serve.app.command()(serve_proxy.proxy)
 serve.app.command()(serve_s3.s3)

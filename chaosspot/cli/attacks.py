@@ -9,7 +9,9 @@ from typing import Annotated, cast
 import typer
 
 from chaosspot import schedule
-from chaosspot.cli.common import Json, Runs, at_least, err, guarded, out, print_json, used
+from chaosspot.cli.common import Json, Runs, at_least, err, guarded, out, print_json, stop, used
+from chaosspot.cli.traced import From, Lead, OneMeansOption, Speed, TimeUnitOption, To
+from chaosspot.cli.traced import read as read_trace
 from chaosspot.verdict import Outcome, Verdict
 
 __all__ = ["EXIT_CODES", "attack", "replay"]
@@ -20,12 +22,18 @@ EXIT_CODES = {Outcome.PASS: 0, Outcome.FAIL: 1, Outcome.UNKNOWN: 3}
 @guarded
 def attack(
     schedules: Annotated[
-        list[str], typer.Argument(help="Names from `chaosspot faults`, or paths of TOML files.")
-    ],
+        list[str] | None,
+        typer.Argument(help="Names from `chaosspot faults`, or paths of TOML files."),
+    ] = None,
     trainer: Annotated[
         str | None, typer.Option(help="A shipped trainer, or the path of a description.")
     ] = None,
-    cluster: Annotated[str | None, typer.Option(help="Where nodes live: processes.")] = None,
+    cluster: Annotated[
+        str | None, typer.Option(help="Where nodes live: processes, or containers (Docker).")
+    ] = None,
+    image: Annotated[
+        str | None, typer.Option(help="What containers are made of, instead of this machine.")
+    ] = None,
     cloud: Annotated[
         str | None, typer.Option(help="Whose metadata service nodes ask: aws, gcp or azure.")
     ] = None,
@@ -45,9 +53,18 @@ def attack(
     repeat: Annotated[
         int, typer.Option(help="Run each schedule this often; the seed grows by 1.")
     ] = 1,
+    trace: Annotated[
+        Path | None, typer.Option(help="A preemption trace to attack with, instead of schedules.")
+    ] = None,
+    speed: Speed = None,
+    start: From = None,
+    end: To = None,
+    lead: Lead = None,
+    one_means: OneMeansOption = None,
+    time_unit: TimeUnitOption = None,
     json: Json = False,
 ) -> None:
-    """Attack a trainer with one or several schedules and judge each.
+    """Attack a trainer with one or several schedules, or with a trace, and judge each.
 
     Every attack leaves a run directory; the worst outcome decides the exit code. An attack that is
     interrupted (Ctrl-C, SIGTERM, SIGHUP) heals and keeps what it recorded; the exit code is 130.
@@ -59,9 +76,33 @@ def attack(
 
     at_least(1, nodes=nodes, steps=steps, repeat=repeat)
     at_least(0, seed=seed)
-    given = used(trainer=trainer, cluster=cluster, seed=seed, runs=runs)
+    given = used(trainer=trainer, cluster=cluster, image=image, seed=seed, runs=runs)
     attacked = load_trainer(given["trainer"])
-    plans = [schedule.load(name) for name in schedules]
+    if trace is None:
+        of_trace = {"speed": speed, "from": start, "to": end, "lead": lead}
+        of_trace |= {"one-means": one_means, "time-unit": time_unit}
+        for name, value in of_trace.items():
+            if value is not None:
+                stop(f"--{name} {value}: it is of a trace (--trace)", 2)
+        if not schedules:
+            stop("Missing argument: schedules, or --trace FILE", 2)
+        plans = [schedule.load(name) for name in schedules]
+    else:
+        if schedules:
+            stop(f"--trace {trace} and schedules ({', '.join(schedules)}) exclude another", 2)
+        plans = [
+            read_trace(
+                trace,
+                nodes=nodes,
+                speed=speed,
+                start=start,
+                end=end,
+                lead=lead,
+                one_means=one_means,
+                time_unit=time_unit,
+            )
+        ]
+        nodes = None  # it was made for them
     verdicts: list[Verdict] = []
     try:
         for name, plan in plans:
@@ -74,6 +115,7 @@ def attack(
                     name=name,
                     trainer=attacked,
                     cluster=given["cluster"],
+                    image=given["image"],
                     cloud=cast("schedule.Cloud | None", cloud),
                     store=cast("schedule.StoreKind | None", store),
                     proxy_backend=proxy_backend,
@@ -98,15 +140,18 @@ def replay(
 ) -> None:
     """Run the schedule of an earlier run again, and say whether the verdict is the same."""
     from chaosspot.conductor import attack as one_attack
-    from chaosspot.conductor.rundir import evidence_of, read_verdict
+    from chaosspot.conductor.rundir import backend_of, evidence_of, read_verdict
     from chaosspot.report.progress import Progress
     from chaosspot.report.table import print_verdict
 
     evidence, before = evidence_of(run), read_verdict(run)
+    cluster, image = backend_of(run)
     again = one_attack(
         evidence.schedule,
         name=before.schedule,
         trainer=evidence.trainer,
+        cluster=cluster,
+        image=image,
         runs=used(runs=runs)["runs"],
         observer=None if json else Progress(err),
     )

@@ -48,9 +48,9 @@ def config(json: Json = False) -> None:
 @guarded
 def cleanup(json: Json = False) -> None:
     """Heal what runs that died left behind. Running attacks are not touched."""
-    from chaosspot.undo import heal_dead_runs
+    from chaosspot.undo import heal_dead_runs, heal_lost_containers
 
-    healed = heal_dead_runs()
+    healed = [*heal_dead_runs(), *heal_lost_containers()]
     if json:
         print_json([str(dead) for dead in healed])
     for dead in healed if not json else ():

@@ -15,10 +15,10 @@ from chaosspot.cli.common import Json, at_least, guarded, out, print_json
 from chaosspot.words import plain
 
 if TYPE_CHECKING:
-    from chaosspot.economics import traces
+    from chaosspot import traces
     from chaosspot.economics.measured import Measured
     from chaosspot.economics.money import Rate
-    from chaosspot.economics.trace import Trace
+    from chaosspot.traces.trace import Trace
 
 __all__ = ["print_rows", "read_trace", "refuse_idle", "savings"]
 
@@ -250,7 +250,7 @@ def read_trace(
 ) -> Trace | None:
     if path is None:
         return None
-    from chaosspot.economics import traces
+    from chaosspot import traces
 
     return traces.load(
         path,
