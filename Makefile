@@ -5,16 +5,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: attack test long wheel lint types bench calibrate soak gpu clean
+.PHONY: attack test long test-containers wheel lint types bench calibrate soak gpu clean
 
 attack: $(READY) ## attack the reference trainer: 4 workers in 2 zones, 3 schedules, and the twin
 	$(BIN)/chaosspot attack spot-notice sudden-kill zone-loss --nodes 4
 
 test: $(READY) ## all tests but those that have a target of their own: long, wheel, gpu
-	$(BIN)/python -m pytest -n 4 --dist worksteal -m 'not long and not wheel and not soak'
+	$(BIN)/python -m pytest -n 4 --dist worksteal -m 'not long and not wheel and not soak and not containers'
 
 long: $(READY) ## whole attacks on all trainers, real clients, and all of it from the wheel
-	$(BIN)/python -m pytest -n 6 --dist loadgroup -m '(long or conformance or parity or wheel) and not soak' tests suites
+	$(BIN)/python -m pytest -n 6 --dist loadgroup -m '(long or conformance or parity or wheel) and not soak and not containers' tests suites
+
+test-containers: $(READY) ## nodes as containers; installs and starts a Docker daemon if none answers
+	.ci/with-docker $(BIN)/python -m pytest -m 'containers and not soak' tests
 
 wheel: $(READY) ## the wheel, built and used in an empty environment
 	$(BIN)/python -m pytest -m wheel
@@ -35,12 +38,14 @@ bench: $(READY) ## what harness and snapshots cost, by turns with the machine's 
 
 calibrate: $(READY) ## sensitivity and false alarms of the oracles: 10 attacks on each sick trainer
 	$(BIN)/python suites/bench/calibrate.py
+	$(BIN)/python suites/bench/explore.py
 
 gpu: $(READY) ## the tests that need a CUDA device, with their figures; skipped without one
 	$(BIN)/python -m pytest -m gpu tests/trainer/test_trainer_gpu.py --durations 5
 
 soak: $(READY) ## what CI has no time for: more kills of the harness, sudden-kill 20 times, and more
-	$(BIN)/python -m pytest -n 4 -m soak tests
+	$(BIN)/python -m pytest -n 4 -m 'soak and not containers' tests
+	.ci/with-docker $(BIN)/python -m pytest -m 'soak and containers' tests
 	$(BIN)/chaosspot attack sudden-kill --repeat 20 --seed 1
 	$(BIN)/chaosspot attack spot-notice --repeat 10 --seed 1
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from chaosspot import Trainer, Verdict, content, trainers
-from chaosspot.conductor import UnsuitedError
+from chaosspot.conductor import UnsuitedError, UnsupportedError
 from chaosspot.pytest_plugin import settings_of
 from chaosspot.verdict import Outcome
 
@@ -28,7 +28,7 @@ def trainer(request: pytest.FixtureRequest, tmp_path: Path) -> Trainer:
 def test_survives(attack: Callable[..., Verdict], trainer: Trainer, name: str) -> None:
     try:
         verdict = attack(name)
-    except UnsuitedError as error:
+    except (UnsuitedError, UnsupportedError) as error:
         pytest.skip(str(error))
     limit = next((limit for limit in trainer.limit if limit.schedule == name), None)
     if limit is None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -19,15 +20,33 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest first, so that the other workers do not wait for them at the end.
-
-    Those of the wheel share an environment that takes a minute to make: one worker has them all.
-    """
+    """The longest first, so that the other workers do not wait for them at the end."""
     first = ["test_tutorial.py", "test_wheel.py", "test_reference.py", "test_clouds_attacks.py"]
     items.sort(key=lambda i: first.index(i.path.name) if i.path.name in first else len(first))
-    for item in items:
-        if item.get_closest_marker("wheel"):
-            item.add_marker(pytest.mark.xdist_group("wheel"))
+
+
+# One worker has all of a group: those of the wheel share an environment that takes a minute to
+# make, and clusters of the reference trainer take all the CPU they get, so that more than two at
+# a time take as long as one by one, and longer. (xdist's own groups do not work with pytest 9.2.)
+GROUPS = {
+    "wheel": ("test_wheel.py", "test_tutorial.py"),
+    "torch": ("test_trainer_processes.py", "[mixed]", "[short-memory]"),
+    "torch, whole attacks": ("reference",),
+}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Grouped(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            named = (group for group, parts in GROUPS.items() if any(p in nodeid for p in parts))
+            return next(named, nodeid)
+
+    return Grouped(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -133,10 +133,12 @@ def catalogue(trainer: str) -> list[Case]:
     """The schedules that can be made to the trainer and that it is not limited by."""
     known = trainers.load(trainer)
     limits = {limit.schedule for limit in known.limit}
+    plans = {name: schedule.load(name)[1] for name in content.names("faults")}
     names = [
         name
-        for name in content.names("faults")
-        if name not in limits and not unsuited(schedule.load(name)[1], known)
+        for name, plan in plans.items()
+        if name not in limits and not unsuited(plan, known)
+        if not any(fault.NEEDS_ISOLATION for fault in plan.fault)  # attacks are on processes
     ]
     return [Case(trainer=trainer, schedule=name) for name in names]
 

@@ -20,8 +20,8 @@ from chaosspot.economics.estimate import on_trace
 from chaosspot.economics.interval import Costs
 from chaosspot.economics.prices import prices
 from chaosspot.economics.replay import Job, replay
-from chaosspot.economics.trace import Trace
-from chaosspot.economics.traces import loads
+from chaosspot.traces import loads
+from chaosspot.traces.trace import Trace
 
 REPLAY_S = 5.0
 BOOTSTRAP_S = 20.0

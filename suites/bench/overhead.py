@@ -25,7 +25,7 @@ from pathlib import Path
 
 import chaosspot
 from chaosspot import trainers
-from chaosspot.conductor.fleet import free_loopback_address
+from chaosspot.cluster.processes import free_loopback_address
 from chaosspot.schedule import ClusterSpec, Group, Schedule
 from chaosspot.trainers import Coordinator, Timeouts, Trainer
 

@@ -36,8 +36,9 @@ import safetensors.torch
 import torch
 from torch.distributed.checkpoint.state_dict_saver import save as save_checkpoint
 
-from chaosspot.trainer.snapshot.direct import ALIGN_BYTES, BLOCK_BYTES, DirectWriter, write_file
+from chaosspot.trainer.snapshot.direct import BLOCK_BYTES, DirectWriter, write_file
 from chaosspot.trainer.snapshot.disk import RealDisk
+from chaosspot.trainer.snapshot.parts import ALIGN_BYTES
 from chaosspot.trainer.snapshot.reading import read_into
 
 TENSORS = 16

@@ -88,10 +88,18 @@ MUTANTS: dict[str, list[tuple[str, str]]] = {
         ("if id(attempt) in kept and committed:", "if committed:"),
         ("default=then.t)))", "default=begin.t)))"),
     ],
+    "gray": [
+        ("over = bound is not None and worst.measured > bound", "over = False"),
+        ("own = sum(step[0] for step in window) - longest[0]", "own = sum(s[0] for s in window)"),
+        ("own_s = commit.busy_s if told else", "own_s ="),
+        ("kinds = (h.Drain, h.Leave, h.Exit)", "kinds = ()"),
+        ("*(t - a for a, b in cut if a <= t < b)", "*(t - a for a, b in cut if a <= t)"),
+        ("isinstance(view.spec, Pause) or _cuts_off(view.spec)", "True"),
+    ],
     "leaks": [
         ("outcome=Outcome.FAIL,", "outcome=Outcome.PASS,"),
         ("if v.injected and not v.healed]", "if False]"),
-        ("if evidence.stop is None or unhealed:", "if unhealed:"),
+        ("elif unhealed:", "elif False:"),
     ],
     "ledger": [
         ("n < 1 or", "n < 0 or"),
@@ -117,6 +125,11 @@ MUTANTS: dict[str, list[tuple[str, str]]] = {
         ("kept = gone.by_itself and took_s <= lead_s", "kept = took_s <= lead_s"),
         ("if node not in withdrawn:", "if True:"),
         ("(repeated := owed.get(view.index))", "(repeated := owed.get(None))"),
+    ],
+    "population": [
+        ('and record.role == "worker":', "and True:"),
+        ("if record.t > evidence.end_t and isinstance", "if False and isinstance"),
+        ("elif count != merged[-1][1] or", "elif"),
     ],
     "progress": [
         ("if loss.recovered is None:", "if False:"),
@@ -230,8 +243,9 @@ def lives(place: Path, name: str, old: str, new: str) -> bool:
 
 def tested(place: Path) -> int:
     """The exit code of pytest: 0 all passed, 1 a test failed."""
+    cache = f"cache_dir={place / 'cache'}"
     return python(
-        place, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(ROOT / "tests/oracles")
+        place, "-m", "pytest", "-x", "-q", "-o", cache, str(ROOT / "tests/oracles")
     ).returncode
 
 

@@ -1,16 +1,16 @@
 """Notices, and every way in which a metadata service misbehaves, on real processes and sockets.
 
 The reference trainer's watcher sits in the small trainer, so that all of them on all clouds take
-minutes; the reference trainer itself keeps a plain notice of each cloud. ``make long`` runs this.
+minutes; the reference trainer itself keeps a plain notice of each cloud.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 from msgspec.structs import replace
 
 from chaosspot import Verdict, content
@@ -31,14 +31,15 @@ NOT_THERE = {  # what a cloud has no occasion for
     ("gcp", "metadata-token-kill"): "tokens",
     ("azure", "metadata-token-kill"): "tokens",
 }
-THERE = [(cloud, name) for cloud in CLOUDS for name in NAMES if (cloud, name) not in NOT_THERE]
-TURNS = {
-    (cloud, name) for number, name in enumerate(NAMES) for cloud in ("aws", CLOUDS[number % 3])
-}
 SEEN_BY_NONE_THAT_GIVES_UP = [
-    *("metadata-unavailable", "metadata-unauthorized", "metadata-throttled"),
-    *("metadata-html", "metadata-empty", "metadata-black-hole", "metadata-closed"),
-    *("metadata-reset-accept", "metadata-reset-head", "metadata-reset-body"),
+    *("metadata-unavailable", "metadata-html", "metadata-black-hole", "metadata-reset-body"),
+    *(
+        pytest.param(name, marks=pytest.mark.soak)
+        for name in (
+            *("metadata-unauthorized", "metadata-throttled", "metadata-empty"),
+            *("metadata-closed", "metadata-reset-accept", "metadata-reset-head"),
+        )
+    ),
 ]
 
 
@@ -46,7 +47,16 @@ def trainer(name: str) -> Trainer:
     return load(str(Path(__file__).with_name(f"{name}.toml")))
 
 
-# They take longest, so they go first. AWS's notice of 30 s is in ``tests/test_reference.py``.
+def on_clouds() -> Iterator[ParameterSet]:
+    """Each on all clouds that have it: on one of them, by turns, outside ``make soak``."""
+    for number, name in enumerate(NAMES):
+        there = [cloud for cloud in CLOUDS if (cloud, name) not in NOT_THERE]
+        turn = there[number % len(there)]
+        for cloud in there:
+            yield pytest.param(cloud, name, marks=() if cloud == turn else pytest.mark.soak)
+
+
+# AWS's notice of 30 s is in ``tests/test_reference.py``.
 @pytest.mark.parametrize("cloud", ["gcp", "azure"])
 def test_the_reference_trainer_keeps_a_notice(attack: Attack, cloud: str) -> None:
     _, plan = schedules.load("spot-notice")
@@ -55,11 +65,7 @@ def test_the_reference_trainer_keeps_a_notice(attack: Attack, cloud: str) -> Non
     attack(plan, trainer="reference", cloud=cloud, nodes=2, seed=1).check()
 
 
-# Each on AWS, and on the others in turn; on all three with CHAOSSPOT_ALL_CLOUDS=1.
-@pytest.mark.parametrize(
-    ("cloud", "name"),
-    [pair for pair in THERE if pair in TURNS or os.environ.get("CHAOSSPOT_ALL_CLOUDS")],
-)
+@pytest.mark.parametrize(("cloud", "name"), list(on_clouds()))
 def test_the_watcher_survives(attack: Attack, cloud: str, name: str) -> None:
     attack(name, trainer=trainer("watched"), cloud=cloud, nodes=2, seed=1).check()
 

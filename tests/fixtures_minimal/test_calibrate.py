@@ -111,11 +111,12 @@ def test_a_healthy_trainer_is_attacked_by_all_it_is_not_limited_by(calibrate: Mo
     listed = calibrate.catalogue("minimal")
     schedules = {case.schedule for case in listed}
     limits = {limit.schedule for limit in trainers.load("minimal").limit}
+    plans = {name: schedule.load(name)[1] for name in content.names("faults")}
     unsuited = {
         name
-        for name in content.names("faults")
-        if schedule.load(name)[1].cluster.store != "directory"
-    }
+        for name, plan in plans.items()
+        if plan.cluster.store != "directory" or any(f.NEEDS_ISOLATION for f in plan.fault)
+    } - limits
     assert schedules | limits | unsuited == set(content.names("faults"))
     assert not schedules & unsuited
     assert not schedules & limits

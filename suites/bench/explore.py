@@ -1,0 +1,124 @@
+"""Whether an exploration finds what is wrong with each sick trainer, from drawn schedules alone.
+
+Every trainer of ``suites/sick`` is explored with one seed and one budget. A line each: whether a
+failure was found and by which oracle, after how many attacks and seconds, in how many more it was
+made smaller, how many faults are left, and how many of 5 replays failed again. Of those that were
+not found it says which kinds of fault the bug needs and which of them never had an effect. Exits
+with 1 if one was not found.
+
+    python suites/bench/explore.py [--budget 120] [--seed 1] [--only NAME ...] [--keep FOLDER]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+from calibrate import show, table
+
+from chaosspot import content, schedule, trainers
+from chaosspot.explore.running import Report, explore
+from chaosspot.trainers import Sick
+
+HEAD = [
+    "trainer",
+    "must",
+    "found",
+    "by",
+    "after",
+    "seconds",
+    "smaller in",
+    "faults",
+    "nodes",
+    "again",
+    "missing",
+]
+FIRST = (  # quick ones
+    "torn",
+    "newest-by-name",
+    "two-files",
+    "crash-loop",
+    "false-zero",
+    "swallower",
+    "doubling",
+    "skipping",
+    "seed-drift",
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--budget", default="120", help="attacks on each, or a time")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these sick trainers alone")
+    parser.add_argument("--keep", type=Path, help="a folder for the schedules that are found")
+    options = parser.parse_args()
+    lines = [HEAD]
+    with tempfile.TemporaryDirectory(prefix="chaosspot-explore-") as runs:
+        for name in options.only or ordered():
+            line = explored(name, options.budget, options.seed, Path(runs), options.keep)
+            show("  ".join(line))
+            lines.append(line)
+    show("\n" + table(lines))
+    return int(any(line[2] != "yes" for line in lines[1:]))
+
+
+def ordered() -> Iterator[str]:
+    yield from FIRST
+    yield from (name for name in content.names("suites/sick") if name not in FIRST)
+
+
+def explored(name: str, budget: str, seed: int, runs: Path, keep: Path | None) -> list[str]:
+    sick = trainers.load(name).sick
+    if sick is None:
+        raise SystemExit(f"{name} is not described as sick")
+    start_t = time.monotonic()
+    try:
+        report = explore(name, budget=budget, seed=seed, runs=runs, keep=keep)
+    except Exception:  # noqa: BLE001 - one that breaks is a result, not the end of all
+        show(traceback.format_exc())
+        return [name, sick.finding, "error", *["-"] * (len(HEAD) - 3)]
+    return line_of(name, sick, report, time.monotonic() - start_t)
+
+
+def line_of(name: str, sick: Sick, report: Report, took_s: float) -> list[str]:
+    """One line of the table; ``seconds`` are those to the first failure, or all."""
+    came_to = report.exploration
+    found = came_to.found
+    if found is None:
+        how = "broken" if came_to.stopped == "broken" else "no"
+        spent = [f"{came_to.attacks}", f"{took_s:.0f}"]
+        return [name, sick.finding, how, "-", *spent, "-", "-", "-", "-", missing(sick, report)]
+    plan = found.schedule
+    return [
+        name,
+        sick.finding,
+        "yes",
+        found.trial.oracle,
+        str(found.attacks),
+        f"{found.after_s:.0f}",
+        str(found.shrinks),
+        str(len(plan.fault)),
+        str(len(plan.cluster.nodes())),
+        f"{found.failed_again}/{found.replays}",
+        "",
+    ]
+
+
+def missing(sick: Sick, report: Report) -> str:
+    """Which kinds of fault of the schedule that shows the bug never had an effect."""
+    _, plan = schedule.load(sick.schedule)
+    needed = {fault.kind for fault in plan.fault}
+    never = needed - set(report.coverage.kinds)
+    if never:
+        return f"no {', '.join(sorted(never))} had an effect"
+    return f"{', '.join(sorted(needed))} never met the moment"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
