@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,11 +39,15 @@ class Copier(Protocol):
 
 
 class HostCopier:
-    """Host to host: done when it returns."""
+    """Host to host: done when it returns.
+
+    By NumPy, whose copy is ``memcpy``: past the caches, where a tensor's own first reads what it
+    is to overwrite, and takes twice as long.
+    """
 
     def begin(self, pairs: Pairs) -> Callable[[], None]:
         for to, source in pairs:
-            to.copy_(source)
+            np.copyto(to.view(torch.uint8).numpy(), source.view(torch.uint8).numpy())
         return lambda: None
 
     def hold_updates(self) -> None:
