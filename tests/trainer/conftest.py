@@ -26,6 +26,8 @@ TINY = (
     "--micro-shards", "4", "--snapshot-every", "2",
 )  # fmt: skip
 
+PATIENCE_S = 90.0  # a start takes its time on a machine that is busy; only a hang takes longer
+
 Event = dict[str, Any]
 
 
@@ -120,7 +122,7 @@ class Cluster:
         test: Callable[[Event], bool] = lambda event: True,
         *,
         node: str | None = None,
-        timeout_s: float = 30.0,
+        timeout_s: float = PATIENCE_S,
     ) -> Event:
         """The first event of that name (and node) for which ``test`` holds."""
         deadline = time.monotonic() + timeout_s
@@ -140,13 +142,13 @@ class Cluster:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
             control.bind(str(points / "control"))
             control.listen()
-            control.settimeout(30)
+            control.settimeout(PATIENCE_S)
             self.start(node, steps=steps, points=points)
             with control.accept()[0]:
                 (points / point).unlink()
                 yield
 
-    def asking(self, count: int, timeout_s: float = 30.0) -> None:
+    def asking(self, count: int, timeout_s: float = PATIENCE_S) -> None:
         """Wait until so many ranks have asked the coordinator for the next quorum."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
@@ -157,7 +159,7 @@ class Cluster:
             self.pause()
         raise AssertionError(f"{count} ranks do not ask for a quorum:\n{status}\n{self.logs()}")
 
-    def ended(self, node: str, timeout_s: float = 30.0) -> int:
+    def ended(self, node: str, timeout_s: float = PATIENCE_S) -> int:
         """Exit code of a worker that ends by itself."""
         try:
             return self.workers[node].wait(timeout_s)
@@ -203,7 +205,7 @@ def _lighthouse(bind: str) -> tuple[subprocess.Popen[bytes], str]:
         stderr=subprocess.DEVNULL,
     )
     assert process.stdout
-    ready, _, _ = select.select([process.stdout], [], [], 30)
+    ready, _, _ = select.select([process.stdout], [], [], PATIENCE_S)
     line = process.stdout.readline().decode() if ready else ""
     found = re.search(r"http://\S+", line)
     assert found, f"no address from the lighthouse: {line!r}"

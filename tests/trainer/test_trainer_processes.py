@@ -20,7 +20,7 @@ from chaosspot.trainer.snapshot.store import DirectoryStore
 if TYPE_CHECKING:
     from conftest import Cluster, Imds
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 ENDLESS = 100_000
 NODES = ("a", "b", "c")

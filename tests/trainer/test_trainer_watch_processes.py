@@ -15,7 +15,7 @@ from chaosspot.services.metadata import Instance, MetadataService
 if TYPE_CHECKING:
     from conftest import Cluster
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 LEAD_S = 20.0
 TAKES = {"aws": "terminate", "gcp": "preempt", "azure": "preempt"}
