@@ -9,17 +9,17 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import cast
 
 import anyio
 from msgspec.structs import replace
 
 from chaosspot import history as h
 from chaosspot import schedule as s
-from chaosspot.cluster import Cluster, Isolated
+from chaosspot.cluster import Cluster
 from chaosspot.conductor.backends import Backend
 from chaosspot.conductor.decided import decided, ready_t
 from chaosspot.conductor.doors import Doors
+from chaosspot.conductor.ending import GOOD_ENDS, end_of_all, failed_node
 from chaosspot.conductor.feed import Feed
 from chaosspot.conductor.fleet import Fleet, StartError, last_lines
 from chaosspot.conductor.links import Links, links_of
@@ -27,11 +27,11 @@ from chaosspot.conductor.points import Points
 from chaosspot.conductor.rundir import check_present
 from chaosspot.conductor.storage import Storage
 from chaosspot.conductor.tail import Tail
+from chaosspot.conductor.world import FaultWorld
 from chaosspot.inject import inject
 from chaosspot.oracles import Evidence
 from chaosspot.services.metadata import MetadataService
 from chaosspot.services.proxy.backend import Choice
-from chaosspot.store_misbehaviour import StoreMisbehaviourKind
 from chaosspot.trainers import Trainer
 from chaosspot.undo import Directory, Lease
 
@@ -39,7 +39,6 @@ __all__ = ["Stage", "StartError"]
 
 _JUDGE_S = 0.5  # how often the whole history is looked at; what happened is seen at once
 _TAIL_S = 0.05  # how often events files are read; they may lie on a remote file system
-_GOOD_ENDS = ("decided", "steps", "finished")
 
 
 class Stage:
@@ -122,7 +121,7 @@ class Stage:
                 for index, fault in enumerate(self._schedule.fault):
                     tasks.start_soon(self._fault, index, fault)
                 reason = await self._until_done()
-                feed.note(h.RunStop, reason=reason, log=self._explanation(reason))
+                feed.note(h.RunStop, reason=reason, log=self._last_words(reason))
                 tasks.cancel_scope.cancel()
         except BaseException as error:  # noqa: BLE001 - recorded, and raised again
             cause = _cause(error)
@@ -271,7 +270,9 @@ class Stage:
             step=self._feed.highest_step,
         )
         self._going |= set(names) if fault.takes else set()
-        await inject(fault, names, _View(self._fleet, self._storage, self._feed, index, in_force))
+        await inject(
+            fault, names, FaultWorld(self._fleet, self._storage, self._feed, index, in_force)
+        )
         self._going -= set(names)
         self._feed.note(h.FaultHealed, fault=index)
         self._unhealed.discard(index)
@@ -308,7 +309,7 @@ class Stage:
             if self._steps is not None and highest >= self._steps and not to_end:
                 return "steps"
             if not self._fleet.workers_alive and not self._capacity_coming():
-                return self._end_of_all()
+                return end_of_all(self._feed.records)
             if not to_end and not self._unhealed and now - judged_t > _JUDGE_S:
                 judged_t = now
                 if decided(self._evidence(), now=now, settle_steps=settle_steps):
@@ -330,85 +331,16 @@ class Stage:
         )
         return self._fleet.capacity_coming or (grows and self._all_committed())
 
-    def _end_of_all(self) -> str:
-        """Why no worker is left."""
-        if self._failed_node():
-            return "exited"
-        hit = {n for r in self._feed.records if isinstance(r, h.FaultInjected) for n in r.nodes}
-        foreign = any(
-            isinstance(record, h.NodeGone) and not record.by_itself and record.node not in hit
-            for record in self._feed.records
-        )
-        return "nodes were ended from outside" if foreign else "finished"
-
-    def _failed_node(self) -> str:
-        """The first worker that ended by itself with an exit code other than 0."""
-        ends = (r for r in self._feed.records if isinstance(r, h.NodeGone))
-        return next((r.node for r in ends if r.by_itself and r.code), "")
-
-    def _explanation(self, reason: str) -> str:
+    def _last_words(self, reason: str) -> str:
         """Where a run ended badly: the last lines of the log that says most about it."""
-        if reason in _GOOD_ENDS:
+        if reason in GOOD_ENDS:
             return ""
-        node = self._failed_node() or self._schedule.cluster.nodes()[0].name
+        node = failed_node(self._feed.records) or self._schedule.cluster.nodes()[0].name
         return f"{node}: " + last_lines(self._folder / "logs" / f"{node}.log")
 
     def _evidence(self) -> Evidence:
         return Evidence(
             history=h.ordered(self._feed.records), schedule=self._schedule, trainer=self._trainer
-        )
-
-
-class _View:
-    """What one fault may touch, and the record of what it did (an ``inject.World``)."""
-
-    def __init__(
-        self,
-        fleet: Fleet,
-        storage: Storage | None,
-        feed: Feed,
-        fault: int,
-        in_force: Callable[[], None],
-    ) -> None:
-        self.in_force = in_force
-        self.cluster = fleet.cluster
-        self.metadata = fleet.metadata
-        self.links = fleet.links
-        self.grow = fleet.grow
-        self._storage = storage
-        self._feed = feed
-        self._fault = fault
-
-    @property
-    def isolated(self) -> Isolated:
-        return cast("Isolated", self.cluster)  # where it is not, such faults are refused
-
-    def misbehave_store(self, how: StoreMisbehaviourKind) -> int:
-        return self._store.misbehave(how, self._fault)
-
-    def behave_store(self, number: int) -> None:
-        self._store.behave(number)
-
-    @property
-    def _store(self) -> Storage:
-        assert self._storage is not None, "a schedule with such a fault has an object store"
-        return self._storage
-
-    def effect(
-        self,
-        node: str,
-        what: h.Effect,
-        *,
-        t: float | None = None,
-        deadline_wall_s: float | None = None,
-    ) -> None:
-        self._feed.note(
-            h.FaultEffect,
-            node=node,
-            t=t,
-            fault=self._fault,
-            what=what,
-            deadline_wall_s=deadline_wall_s,
         )
 
 
