@@ -9,6 +9,7 @@ commit the same step, each in a world of its own.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import signal
 import socket
 import sys
@@ -39,6 +40,14 @@ def start_lighthouse(bind: str) -> Any:
     )
 
 
+def spare_torch() -> None:
+    """Let ``torchft.coordination`` be imported without what the package imports first: torch, which
+    takes seconds to load, and which a Lighthouse has no use for."""
+    found = importlib.util.find_spec("torchft")
+    if found is not None:
+        sys.modules.setdefault("torchft", importlib.util.module_from_spec(found))
+
+
 def local_url(server: Any, host: str = "127.0.0.1") -> str:
     """URL of ``server`` at ``host``: its own ``address()`` names the machine, not the bind."""
     address: str = server.address()
@@ -52,6 +61,7 @@ def main(argv: list[str] | None = None) -> int:
     bind: str = parser.parse_args(argv).bind
     stops = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, stops)  # before any thread, which inherits the mask
+    spare_torch()
     try:
         server = start_lighthouse(bind)
     except (RuntimeError, OSError, ValueError) as error:
