@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 from msgspec.structs import replace
 
+from chaosspot.explore.fairness import fair, supplied
 from chaosspot.explore.ground import Ground
 from chaosspot.explore.journal import Entry
-from chaosspot.explore.strategies import bound, fair, supplied, within
+from chaosspot.explore.makers import bound
+from chaosspot.explore.strategies import within
 from chaosspot.explore.times import seconds
 from chaosspot.schedule import FaultKind, Schedule, Target, Trigger
 from chaosspot.verdict import Outcome
