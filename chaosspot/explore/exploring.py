@@ -1,7 +1,8 @@
 """The search for a schedule that a trainer fails, and for the smallest one that it fails.
 
-Rounds of Hypothesis draw schedules and aim at what earlier rounds saw; every attack is made once
-and written down; what fails is shrunk and replayed. How an attack is made is passed in.
+A sweep tries each sort of fault at each moment that was seen; then rounds of Hypothesis draw
+schedules and aim at what earlier attacks saw. Every attack is made once and written down; what
+fails is shrunk and replayed. How an attack is made is passed in.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import msgspec
-from hypothesis import HealthCheck, Phase, given, seed, settings, target
+from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from chaosspot.explore.aim import aimed, learned, worth
+from chaosspot.explore.aim import aimed
 from chaosspot.explore.budget import Budget
 from chaosspot.explore.ground import Ground
 from chaosspot.explore.journal import Entry, Journal, Purpose
+from chaosspot.explore.learned import learned, worth
 from chaosspot.explore.simpler import simpler
+from chaosspot.explore.sweep import sweep
 from chaosspot.explore.trial import Trial, key_of
 from chaosspot.nodes import ClusterSpec, Group
 from chaosspot.schedule import Schedule
@@ -27,7 +30,7 @@ from chaosspot.verdict import Outcome
 
 __all__ = ["Attack", "Exploration", "Explorer", "Found", "Watcher"]
 
-_ROUND = 24  # draws of one round, the first half of which Hypothesis does not climb
+_ROUND = 12  # draws of one round, after which what they have shown is aimed at
 _IDLE_ROUNDS = 8  # without anything new: all that can be drawn has been tried
 _MOST_SHRINKS = 40
 REPLAYS = 5
@@ -155,6 +158,10 @@ class Explorer:
     # Searching.
 
     def _search(self) -> Iterator[_Fails]:
+        while (plan := self._next_of_sweep()) is not None:
+            trial = self._settled(plan, "search")
+            if trial.failed:
+                yield _Fails(plan, trial)
         idle = 0
         for number in itertools.count():
             before = len(self._seen)
@@ -170,6 +177,15 @@ class Explorer:
             if idle == _IDLE_ROUNDS:
                 return
 
+    def _next_of_sweep(self) -> Schedule | None:
+        """The next schedule of the sweep that was not attacked with; attacks add to it."""
+        untried = (
+            plan
+            for plan in sweep(self._ground, learned(self._seen), seed=self._seed)
+            if _pile(plan, "search") not in self._asked
+        )
+        return next(untried, None)
+
     def _round(self, number: int) -> None:
         """Draw and attack for a while."""
         known = learned(self._seen)
@@ -177,7 +193,7 @@ class Explorer:
 
         @seed(_derived(self._seed, number))
         @settings(
-            phases=[Phase.generate, Phase.target],
+            phases=[Phase.generate],  # what is bad is built on by what was learned
             max_examples=_ROUND,
             database=None,
             deadline=None,
@@ -188,9 +204,6 @@ class Explorer:
             trial = self._settled(plan, "search")
             if trial.failed and key_of(plan) not in passed_over:
                 raise _Fails(plan, trial)
-            recovery, rework = worth(_entry(plan, trial))
-            target(float(recovery), label="recovery")
-            target(float(rework), label="rework")
 
         attack()
 
@@ -256,9 +269,15 @@ class Explorer:
     # Attacking.
 
     def _settled(self, plan: Schedule, purpose: Purpose) -> Trial:
-        """What an attack comes to; one that is unknown is made once more."""
+        """What an attack comes to; one that is unknown is made once more.
+
+        Not in a search if a fault found nothing to act on: its moment will not come then either.
+        """
         trial = self._made(plan, purpose, 0)
-        return trial if trial.outcome is not Outcome.UNKNOWN else self._made(plan, purpose, 1)
+        in_vain = purpose == "search" and trial.oracle == "effect"
+        if trial.outcome is not Outcome.UNKNOWN or in_vain:
+            return trial
+        return self._made(plan, purpose, 1)
 
     def _made(self, plan: Schedule, purpose: Purpose, number: int) -> Trial:
         """Attack number ``number`` by this schedule: made, if it was not made before.

@@ -12,6 +12,9 @@ from chaosspot.schedule import FaultKind, Schedule, Target
 
 __all__ = ["fair", "supplied"]
 
+_UNBOUNDED = 1_000_000  # steps
+_PATIENCE_S = 30.0  # after what hindered a recovery is over
+
 
 def supplied(plan: Schedule, *, min_alive: int) -> Schedule:
     """The same, with a replacement for whatever would leave fewer than ``min_alive`` nodes.
@@ -37,8 +40,32 @@ def fair(plan: Schedule) -> Schedule:
 
     A node that stands still, cannot ask or cannot save is not to blame, nor is one that is taken
     before its deadline: other faults which take nodes get nodes of their own. Nothing comes for who
-    left on a notice that came to nothing: only one node in several gets such a one.
+    left on a notice that came to nothing: only one node in several gets such a one. And who could
+    not save or read before a loss may repeat more, and take longer.
     """
+    return _owed(_timely(plan))
+
+
+def _owed(plan: Schedule) -> Schedule:
+    """The same, with what can be owed after a loss while state could not be kept or read."""
+    hinders = [getattr(f, "duration_s", 0.0) for f in plan.fault if _hinders(f)]
+    hindered = bool(hinders) and any(map(_takes_node, plan.fault))
+    if hindered:
+        own = replace(plan.expect, rework_steps=_UNBOUNDED, recovery_s=_PATIENCE_S + max(hinders))
+        return replace(plan, expect=own)
+    if plan.expect.rework_steps == _UNBOUNDED:
+        return replace(plan, expect=replace(plan.expect, rework_steps=None, recovery_s=None))
+    return plan
+
+
+def _hinders(fault: FaultKind) -> bool:
+    """Whether nodes cannot save what they should, or not in time, while this lasts."""
+    store = isinstance(fault, s.Network) and fault.link == "store"
+    return store or isinstance(fault, s.ObjectStore | s.DiskFull | s.SlowFlash)
+
+
+def _timely(plan: Schedule) -> Schedule:
+    """Without what keeps nodes from leaving in time."""
     plan = replace(plan, fault=tuple(_kept_promises(plan)))
     notices = [f for f in plan.fault if isinstance(f, s.Notice) and _takes_node(f)]
     if not notices:
