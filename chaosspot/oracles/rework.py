@@ -42,26 +42,46 @@ def check(evidence: Evidence) -> Iterator[Finding]:
 def attributed(evidence: Evidence) -> dict[int | None, list[Attempt]]:
     """Abandoned attempts by the fault they are owed to; None where there was none.
 
-    It is the last fault that cost something between what was last heard of the attempt and the
-    moment it was thrown away, else the last one that had been made by then. A loss right after
-    another one is not charged with what that one had thrown away already.
+    It is one that cost something between what was last heard of the attempt and the moment it was
+    thrown away, else the last one that had been made by then. A loss right after another one is
+    not charged with what that one had thrown away already.
     """
-    lineage = evidence.lineage
     owed: dict[int | None, list[Attempt]] = {}
-    for attempt in lineage.abandoned:
-        until_t = lineage.thrown_t(attempt)
-        last_t = max(record.t for record in attempt.records)
-        owner = _last(evidence, _cost_t, last_t, until_t) or _last(evidence, _made_t, 0.0, until_t)
+    for attempt in evidence.lineage.abandoned:
+        until_t = evidence.lineage.thrown_t(attempt)
+        since_t = max(record.t for record in attempt.records)
+        costly = _between(evidence, _cost_t, since_t, until_t)
+        owner = _breaker(evidence, attempt, costly, until_t) if costly else None
+        if owner is None:
+            made = _between(evidence, _made_t, 0.0, until_t)
+            owner = made[-1] if made else None
         owed.setdefault(owner.index if owner else None, []).append(attempt)
     return owed
 
 
-def _last(
+def _between(
     evidence: Evidence, time_of: Callable[[FaultView], float], since_t: float, until_t: float
-) -> FaultView | None:
-    """The last fault within a span of time."""
-    within = [view for view in evidence.faults if since_t <= time_of(view) <= until_t]
-    return max(within, key=time_of, default=None)
+) -> list[FaultView]:
+    """The faults within a span of time, in order."""
+    return sorted((v for v in evidence.faults if since_t <= time_of(v) <= until_t), key=time_of)
+
+
+def _breaker(
+    evidence: Evidence, attempt: Attempt, costly: list[FaultView], until_t: float
+) -> FaultView:
+    """The one of these faults that the attempt was thrown away for.
+
+    What was not committed is broken by the first that takes one of its nodes; what was committed is
+    lost with the last node that held the state. Else it is the last one that somebody went back
+    after.
+    """
+    taken_by = {node: view for view in reversed(costly) for node in view.seen("gone")}
+    if not attempt.commits:
+        nodes = {process[0] for process in attempt.processes}
+        return next((v for v in costly if nodes & set(v.seen("gone"))), costly[-1])
+    last_t = max(commit.t for commit in attempt.commits)
+    cold = next((c for c in evidence.cold_starts if last_t <= c.last.t <= until_t), None)
+    return costly[-1] if cold is None else taken_by.get(cold.last.node, costly[-1])
 
 
 def _made_t(view: FaultView) -> float:
