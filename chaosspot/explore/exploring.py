@@ -33,6 +33,7 @@ __all__ = ["Attack", "Exploration", "Explorer", "Found", "Watcher"]
 _ROUND = 12  # draws of one round, after which what they have shown is aimed at
 _IDLE_ROUNDS = 8  # without anything new: all that can be drawn has been tried
 _MOST_SHRINKS = 40
+_MOST_BACK = 3  # schedules from the smallest on that are replayed, beside the first
 REPLAYS = 5
 
 Attack = Callable[[Schedule, Purpose], Trial]
@@ -220,19 +221,34 @@ class Explorer:
         )
         self._best = first
         self._watcher.found(first)
-        self._shrink()
-        self._replay()
-        smallest = self._best
-        if not smallest.failed_again and smallest.schedule != first.schedule:
-            # Something on the way down failed by chance: what was found may still be real.
-            self._best = msgspec.structs.replace(first, shrinks=smallest.shrinks)
-            self._replay()
+        self._confirm(self._shrink())
         return self._best
 
-    def _shrink(self) -> None:
-        """Go to simpler schedules while there is one that fails in the same way."""
+    def _confirm(self, way: list[Found]) -> None:
+        """Replay the smallest; where it fails by chance, or at the edge of what fails, larger ones.
+
+        ``way``: what failed on the way from the first to the smallest.
+        """
+        tries = way[::-1]
+        if len(tries) > _MOST_BACK + 1:
+            tries = [*tries[:_MOST_BACK], way[0]]
+        replayed: list[Found] = []
+        try:
+            for found in tries:
+                self._better(schedule=found.schedule, trial=found.trial)
+                replayed.append(self._replay(to_the_end=found is way[0]))
+                if replayed[-1].failed_again == REPLAYS:
+                    break
+        finally:
+            if replayed:
+                self._best = max(replayed, key=lambda found: found.failed_again)
+
+    def _shrink(self) -> list[Found]:
+        """Go to simpler schedules while there is one that fails in the same way; the way there."""
+        way = [self._better()]
         while (smaller := self._one_smaller()) is not None:
-            self._better(schedule=smaller[0], trial=smaller[1])
+            way.append(self._better(schedule=smaller[0], trial=smaller[1]))
+        return way
 
     def _one_smaller(self) -> tuple[Schedule, Trial] | None:
         found = self._best
@@ -253,18 +269,21 @@ class Explorer:
                 return candidate, trial
         return None
 
-    def _replay(self) -> None:
-        self._better(replays=0, failed_again=0)
+    def _replay(self, *, to_the_end: bool) -> Found:
+        """Attack again; only to the first that does not fail, unless it has to be counted."""
+        found = self._better(replays=0, failed_again=0)
         for number in range(REPLAYS):
-            assert self._best is not None
-            trial = self._made(self._best.schedule, "replay", number)
-            again = trial.failed and trial.oracle == self._best.trial.oracle
-            failed_again = self._best.failed_again + again
-            self._better(replays=number + 1, failed_again=failed_again)
+            trial = self._made(found.schedule, "replay", number)
+            again = trial.failed and trial.oracle == found.trial.oracle
+            found = self._better(replays=number + 1, failed_again=found.failed_again + again)
+            if not again and not to_the_end:
+                break
+        return found
 
-    def _better(self, **changes: Any) -> None:
+    def _better(self, **changes: Any) -> Found:
         assert self._best is not None
         self._best = msgspec.structs.replace(self._best, **changes)
+        return self._best
 
     # Attacking.
 
