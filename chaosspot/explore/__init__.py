@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from chaosspot.explore.ground import Ground, ground_of
     from chaosspot.explore.machine import SpotMachine
     from chaosspot.explore.places import clusters, targets
+    from chaosspot.explore.preempting import preemptions
     from chaosspot.explore.profile import attacking
     from chaosspot.explore.running import explore
-    from chaosspot.explore.strategies import faults, preemptions, schedules
+    from chaosspot.explore.strategies import faults, schedules
     from chaosspot.explore.times import triggers
 
 _HOME = {
@@ -31,7 +32,7 @@ _HOME = {
     "explore": "chaosspot.explore.running",
     "faults": "chaosspot.explore.strategies",
     "ground_of": "chaosspot.explore.ground",
-    "preemptions": "chaosspot.explore.strategies",
+    "preemptions": "chaosspot.explore.preempting",
     "schedules": "chaosspot.explore.strategies",
     "targets": "chaosspot.explore.places",
     "triggers": "chaosspot.explore.times",

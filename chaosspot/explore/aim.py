@@ -1,87 +1,31 @@
-"""Where an exploration strikes next: at the moments it has seen, and around what was interesting.
+"""Where an exploration strikes at random: at the moments it has seen, and around what was bad.
 
-What was learned is a value that is folded from the journal; strategies are made from it between
-rounds, so that Hypothesis never meets one that changes under it.
+Strategies are made from what was learned between rounds, so that Hypothesis never meets one that
+changes under it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-import msgspec
 from hypothesis import assume
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 from msgspec.structs import replace
 
+from chaosspot.explore.fairness import fair, supplied
 from chaosspot.explore.ground import Ground
-from chaosspot.explore.journal import Entry
-from chaosspot.explore.strategies import bound, fair, supplied, within
+from chaosspot.explore.learned import Learned
+from chaosspot.explore.makers import bound
+from chaosspot.explore.strategies import within
 from chaosspot.explore.times import seconds
 from chaosspot.schedule import FaultKind, Schedule, Target, Trigger
-from chaosspot.verdict import Outcome
 
-__all__ = ["Learned", "aimed", "learned", "worth"]
+__all__ = ["aimed"]
 
-_USELESS = 3  # attacks without any effect of a kind, after which it is not drawn any more
 _MOST_NTH = 64
-_MOST_KEPT = 30  # schedules to build on: the newest
 _DELAYS = st.sampled_from([0.0, 0.1, 0.3, 1.0])
 _AT_ONCE = ("commit", "begin")  # events that a step tells better
-
-
-class Learned(msgspec.Struct, frozen=True, kw_only=True):
-    """What earlier attacks have shown.
-
-    ``events`` and ``points`` say how many can be waited for, in powers of two: the exact counts
-    differ from run to run. ``useless``: kinds that never had an effect. ``corpus``: schedules that
-    met something new, or came back worse than any before.
-    """
-
-    events: Mapping[str, int] = {}
-    points: Mapping[str, int] = {}
-    useless: tuple[str, ...] = ()
-    corpus: tuple[Schedule, ...] = ()
-
-
-def learned(entries: Iterable[Entry]) -> Learned:
-    """What all of these attacks have shown."""
-    events: dict[str, int] = {}
-    points: dict[str, int] = {}
-    without: dict[str, int] = {}
-    bitten: set[str] = set()
-    met: set[tuple[str, str]] = set()
-    corpus: list[Schedule] = []
-    worst = (0, 0)
-    for entry in entries:
-        trial = entry.trial
-        for seen, found in ((events, trial.events), (points, trial.points)):
-            for name, count in found.items():
-                seen[name] = max(seen.get(name, 0), _power(count))
-        for strike in trial.strikes:
-            if strike.effect:
-                bitten.add(strike.kind)
-            elif strike.step is not None:  # it acted, and nothing came of it
-                without[strike.kind] = without.get(strike.kind, 0) + 1
-        if entry.purpose != "search" or trial.outcome is not Outcome.PASS:
-            continue
-        new = {(strike.kind, phase) for strike in trial.strikes for phase in strike.phases} - met
-        if new or worth(entry) > worst:
-            corpus.append(entry.schedule)
-        met |= new
-        worst = max(worst, worth(entry))
-    return Learned(
-        events=dict(sorted(events.items())),
-        points=dict(sorted(points.items())),
-        useless=tuple(sorted(k for k, n in without.items() if n >= _USELESS and k not in bitten)),
-        corpus=tuple(corpus[-_MOST_KEPT:]),
-    )
-
-
-def worth(entry: Entry) -> tuple[int, int]:
-    """How bad an attack was, in coarse levels: noise is nothing to climb on."""
-    trial = entry.trial
-    return (int(2 * (trial.recovery_s or 0.0)), trial.rework_steps or 0)
 
 
 def aimed(ground: Ground, known: Learned, *, max_faults: int = 3) -> SearchStrategy[Schedule]:
@@ -143,8 +87,8 @@ def _variants(
     times: SearchStrategy[Trigger],
     max_faults: int,
 ) -> Schedule:
-    """One of the corpus, with one thing about it changed."""
-    plan = draw(st.sampled_from(corpus))
+    """The worst of the corpus or any other, with one thing about it changed."""
+    plan = draw(st.just(corpus[-1]) | st.sampled_from(corpus))
     faults: tuple[FaultKind, ...] = plan.fault
     index = draw(st.integers(0, len(faults) - 1))
     ways = ["move", "exchange", *(["add"] if len(faults) < max_faults else [])]
@@ -162,8 +106,3 @@ def _variants(
     assume(sum(fault.kind == "slow-flash" for fault in faults) <= 1)  # a flash is slow once
     varied = replace(plan, fault=faults)
     return supplied(fair(varied) if ground.fair else varied, min_alive=ground.min_alive)
-
-
-def _power(count: int) -> int:
-    """The largest power of two up to ``count``."""
-    return 1 << max(0, count.bit_length() - 1)

@@ -1,7 +1,8 @@
 """The search for a schedule that a trainer fails, and for the smallest one that it fails.
 
-Rounds of Hypothesis draw schedules and aim at what earlier rounds saw; every attack is made once
-and written down; what fails is shrunk and replayed. How an attack is made is passed in.
+A sweep tries each sort of fault at each moment that was seen; then rounds of Hypothesis draw
+schedules and aim at what earlier attacks saw. Every attack is made once and written down; what
+fails is shrunk and replayed. How an attack is made is passed in.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import msgspec
-from hypothesis import HealthCheck, Phase, given, seed, settings, target
+from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from chaosspot.explore.aim import aimed, learned, worth
+from chaosspot.explore.aim import aimed
 from chaosspot.explore.budget import Budget
 from chaosspot.explore.ground import Ground
 from chaosspot.explore.journal import Entry, Journal, Purpose
+from chaosspot.explore.learned import learned, worth
 from chaosspot.explore.simpler import simpler
+from chaosspot.explore.sweep import sweep
 from chaosspot.explore.trial import Trial, key_of
 from chaosspot.nodes import ClusterSpec, Group
 from chaosspot.schedule import Schedule
@@ -27,9 +30,10 @@ from chaosspot.verdict import Outcome
 
 __all__ = ["Attack", "Exploration", "Explorer", "Found", "Watcher"]
 
-_ROUND = 24  # draws of one round, the first half of which Hypothesis does not climb
+_ROUND = 12  # draws of one round, after which what they have shown is aimed at
 _IDLE_ROUNDS = 8  # without anything new: all that can be drawn has been tried
 _MOST_SHRINKS = 40
+_MOST_BACK = 3  # schedules from the smallest on that are replayed, beside the first
 REPLAYS = 5
 
 Attack = Callable[[Schedule, Purpose], Trial]
@@ -155,6 +159,10 @@ class Explorer:
     # Searching.
 
     def _search(self) -> Iterator[_Fails]:
+        while (plan := self._next_of_sweep()) is not None:
+            trial = self._settled(plan, "search")
+            if trial.failed:
+                yield _Fails(plan, trial)
         idle = 0
         for number in itertools.count():
             before = len(self._seen)
@@ -170,6 +178,15 @@ class Explorer:
             if idle == _IDLE_ROUNDS:
                 return
 
+    def _next_of_sweep(self) -> Schedule | None:
+        """The next schedule of the sweep that was not attacked with; attacks add to it."""
+        untried = (
+            plan
+            for plan in sweep(self._ground, learned(self._seen), seed=self._seed)
+            if _pile(plan, "search") not in self._asked
+        )
+        return next(untried, None)
+
     def _round(self, number: int) -> None:
         """Draw and attack for a while."""
         known = learned(self._seen)
@@ -177,7 +194,7 @@ class Explorer:
 
         @seed(_derived(self._seed, number))
         @settings(
-            phases=[Phase.generate, Phase.target],
+            phases=[Phase.generate],  # what is bad is built on by what was learned
             max_examples=_ROUND,
             database=None,
             deadline=None,
@@ -188,9 +205,6 @@ class Explorer:
             trial = self._settled(plan, "search")
             if trial.failed and key_of(plan) not in passed_over:
                 raise _Fails(plan, trial)
-            recovery, rework = worth(_entry(plan, trial))
-            target(float(recovery), label="recovery")
-            target(float(rework), label="rework")
 
         attack()
 
@@ -207,19 +221,34 @@ class Explorer:
         )
         self._best = first
         self._watcher.found(first)
-        self._shrink()
-        self._replay()
-        smallest = self._best
-        if not smallest.failed_again and smallest.schedule != first.schedule:
-            # Something on the way down failed by chance: what was found may still be real.
-            self._best = msgspec.structs.replace(first, shrinks=smallest.shrinks)
-            self._replay()
+        self._confirm(self._shrink())
         return self._best
 
-    def _shrink(self) -> None:
-        """Go to simpler schedules while there is one that fails in the same way."""
+    def _confirm(self, way: list[Found]) -> None:
+        """Replay the smallest; where it fails by chance, or at the edge of what fails, larger ones.
+
+        ``way``: what failed on the way from the first to the smallest.
+        """
+        tries = way[::-1]
+        if len(tries) > _MOST_BACK + 1:
+            tries = [*tries[:_MOST_BACK], way[0]]
+        replayed: list[Found] = []
+        try:
+            for found in tries:
+                self._better(schedule=found.schedule, trial=found.trial)
+                replayed.append(self._replay(to_the_end=found is way[0]))
+                if replayed[-1].failed_again == REPLAYS:
+                    break
+        finally:
+            if replayed:
+                self._best = max(replayed, key=lambda found: found.failed_again)
+
+    def _shrink(self) -> list[Found]:
+        """Go to simpler schedules while there is one that fails in the same way; the way there."""
+        way = [self._better()]
         while (smaller := self._one_smaller()) is not None:
-            self._better(schedule=smaller[0], trial=smaller[1])
+            way.append(self._better(schedule=smaller[0], trial=smaller[1]))
+        return way
 
     def _one_smaller(self) -> tuple[Schedule, Trial] | None:
         found = self._best
@@ -240,25 +269,34 @@ class Explorer:
                 return candidate, trial
         return None
 
-    def _replay(self) -> None:
-        self._better(replays=0, failed_again=0)
+    def _replay(self, *, to_the_end: bool) -> Found:
+        """Attack again; only to the first that does not fail, unless it has to be counted."""
+        found = self._better(replays=0, failed_again=0)
         for number in range(REPLAYS):
-            assert self._best is not None
-            trial = self._made(self._best.schedule, "replay", number)
-            again = trial.failed and trial.oracle == self._best.trial.oracle
-            failed_again = self._best.failed_again + again
-            self._better(replays=number + 1, failed_again=failed_again)
+            trial = self._made(found.schedule, "replay", number)
+            again = trial.failed and trial.oracle == found.trial.oracle
+            found = self._better(replays=number + 1, failed_again=found.failed_again + again)
+            if not again and not to_the_end:
+                break
+        return found
 
-    def _better(self, **changes: Any) -> None:
+    def _better(self, **changes: Any) -> Found:
         assert self._best is not None
         self._best = msgspec.structs.replace(self._best, **changes)
+        return self._best
 
     # Attacking.
 
     def _settled(self, plan: Schedule, purpose: Purpose) -> Trial:
-        """What an attack comes to; one that is unknown is made once more."""
+        """What an attack comes to; one that is unknown is made once more.
+
+        Not in a search if a fault found nothing to act on: its moment will not come then either.
+        """
         trial = self._made(plan, purpose, 0)
-        return trial if trial.outcome is not Outcome.UNKNOWN else self._made(plan, purpose, 1)
+        in_vain = purpose == "search" and trial.oracle == "effect"
+        if trial.outcome is not Outcome.UNKNOWN or in_vain:
+            return trial
+        return self._made(plan, purpose, 1)
 
     def _made(self, plan: Schedule, purpose: Purpose, number: int) -> Trial:
         """Attack number ``number`` by this schedule: made, if it was not made before.

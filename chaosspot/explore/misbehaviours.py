@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
@@ -14,10 +14,11 @@ from chaosspot.explore.times import seconds
 from chaosspot.nodes import Cloud
 from chaosspot.schedule import Link, Network, Toxic, Trigger
 
-__all__ = ["metadata", "network", "object_store"]
+__all__ = ["metadata", "network", "object_store", "plain_metadata", "plain_object_store"]
 
 _RATES = st.sampled_from([1.0, 0.5, 0.2])
 _FIRST = st.none() | st.integers(1, 3)
+_NODES = st.sampled_from(["*", "node-0", "node-1"])
 
 
 @functools.lru_cache
@@ -48,15 +49,59 @@ def object_store() -> SearchStrategy[o.StoreMisbehaviourKind]:
     return st.one_of(
         st.builds(o.SlowFirstByte, delay_s=seconds(0.1, 2.0), rate=_RATES, first=_FIRST),
         st.builds(o.SlowDown, rate=_RATES, first=_FIRST),
-        st.builds(o.Failure, status=st.sampled_from([500, 503]), rate=_RATES, first=_FIRST),
+        st.builds(
+            o.Failure,
+            status=st.sampled_from([500, 503]),
+            rate=_RATES,
+            first=_FIRST,
+            nodes=_NODES,
+            operations=st.sampled_from([(), ("put",), ("get",)]),
+        ),
         st.builds(o.Truncated, rate=_RATES, first=_FIRST),
         st.builds(o.LostReply, rate=_RATES, first=_FIRST),
-        st.builds(o.BitFlip, at_byte=st.none() | st.integers(0, 64), first=_FIRST),
+        st.builds(
+            o.BitFlip,
+            keys=st.sampled_from(["*", "*.bin", "*.json"]),
+            at_byte=st.none() | st.integers(0, 64),
+            first=st.integers(1, 3),  # nobody can work with a store of which no read is right
+        ),
         st.builds(o.ExpiredToken, first=_FIRST),
         st.builds(o.TimeTooSkewed, first=_FIRST),
         st.builds(o.Denied, operations=st.sampled_from([("put",), ("get",), ()]), first=_FIRST),
         st.builds(o.NoSuchUpload, first=_FIRST),
     )
+
+
+def plain_metadata(cloud: Cloud) -> Iterator[m.MisbehaviourKind]:
+    """One of each sort that clients of this cloud can meet."""
+    yield m.Closed()
+    yield m.Status(status=503)
+    yield m.BlackHole()
+    yield m.Body(body="html")
+    yield m.Reset(stage="body")
+    yield m.Latency(delay_s=2.0)
+    if cloud == "aws":
+        yield m.TokenKill(after_s=0.5)
+
+
+def plain_object_store(
+    keys: Sequence[str], nodes: Sequence[str]
+) -> Iterator[o.StoreMisbehaviourKind]:
+    """One of each sort; damage to each sort of object, and errors for one of several nodes."""
+    for pattern in keys:
+        yield o.BitFlip(keys=pattern, first=1)
+    if len(nodes) > 1:
+        yield o.Failure(nodes=nodes[1], operations=("put",))
+    yield o.Failure(operations=("put",))
+    yield o.Failure()
+    yield o.LostReply()
+    yield o.Truncated(first=2)
+    yield o.SlowDown(rate=0.5)
+    yield o.SlowFirstByte(delay_s=1.0)
+    yield o.Denied(operations=("put",))
+    yield o.ExpiredToken(first=2)
+    yield o.TimeTooSkewed(first=2)
+    yield o.NoSuchUpload()
 
 
 def _toxic(kind: str, **attributes: SearchStrategy[int]) -> SearchStrategy[Toxic]:

@@ -12,7 +12,10 @@ from msgspec.structs import replace
 from chaosspot.nodes import Cloud, ClusterSpec, Group, Node, StoreKind
 from chaosspot.schedule import Target
 
-__all__ = ["clusters", "most_taken", "of_cluster", "targets"]
+__all__ = ["SEEDS", "clusters", "most_taken", "of_cluster", "targets"]
+
+SEEDS = st.integers(0, 3)
+"""Which nodes are hit: a few choices are as good as many."""
 
 _ZONES = ("a", "b", "c")
 _FAMILIES = ("p4d.24xlarge", "g5.48xlarge", "a2-highgpu-8g")

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from chaosspot import schedule as s
-from chaosspot.explore.strategies import fair, supplied
+from chaosspot.explore.fairness import fair, supplied
 from chaosspot.explore.trial import key_of
 from chaosspot.nodes import ClusterSpec, Group
 from chaosspot.schedule import FaultKind, Schedule, Target, Trigger
@@ -72,7 +72,7 @@ def simpler(
     Args:
         min_nodes: worker nodes at the start, at least.
         min_alive: so many are left, or replacements come.
-        keep_fair: what is fair stays so (:func:`.strategies.fair`).
+        keep_fair: what is fair stays so (:func:`.fairness.fair`).
     """
     now = size(plan)
     seen: set[str] = set()

@@ -32,7 +32,8 @@ class Strike(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One attack: its outcome, what decided it, and what is worth aiming at next.
 
-    ``events`` and ``points``: how often each was seen. ``steps_per_s`` is how fast the trainer
+    ``events`` and ``points``: how often each was seen. ``keys``: patterns of the objects in the
+    store. ``steps``: the highest that was committed. ``steps_per_s`` is how fast the trainer
     commits. ``run`` is the run directory, empty where it was not kept.
     """
 
@@ -44,6 +45,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     strikes: tuple[Strike, ...] = ()
     events: Mapping[str, int] = {}
     points: Mapping[str, int] = {}
+    keys: tuple[str, ...] = ()
+    steps: int = 0
     steps_per_s: float = 0.0
     took_s: float = 0.0
     run: str = ""

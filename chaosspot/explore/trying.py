@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from collections import Counter
@@ -101,6 +102,8 @@ def trial_of(
         strikes=_strikes(plan, listed),
         events=_counted(_name(r) for r in listed if r.event in _TOLD),
         points=_counted(_point(r) for r in listed),
+        keys=_keys(listed),
+        steps=max((r.step for r in listed if isinstance(r, h.Commit)), default=0),
         steps_per_s=_rate(listed),
         took_s=took_s,
         run=verdict.run,
@@ -138,6 +141,12 @@ def _point(record: h.Record) -> str:
         return record.name
     passed = isinstance(record, h.Other) and record.name == "passed"
     return str(record.extra.get("name", "")) if passed else ""
+
+
+def _keys(records: list[h.Record]) -> tuple[str, ...]:
+    """Patterns of the names of objects, whose numbers may be any."""
+    names = {record.key.rpartition("/")[2] for record in records if isinstance(record, h.StorePut)}
+    return tuple(sorted({f"*/{re.sub('[0-9]+', '*', name)}" for name in names}))
 
 
 def _rate(records: list[h.Record]) -> float:

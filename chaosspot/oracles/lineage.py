@@ -9,6 +9,7 @@ backwards by parent digests where they are reported, else by step and time.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import cached_property
@@ -109,9 +110,30 @@ class Lineage:
         kept = {id(self.attempt_of(commit)) for commit in self.commits.values()}
         return [a for a in self.attempts if id(a) not in kept and a.step in self.commits]
 
-    def redo_t(self, attempt: Attempt) -> float:
-        """When the lineage's own attempt at the same step started."""
-        return self.attempt_of(self.commits[attempt.step]).t
+    def thrown_t(self, attempt: Attempt) -> float:
+        """When an abandoned attempt was thrown away: when training next went back to its step, or
+        to one before. When it was first heard of, if training was past it already.
+        """
+        return self._back_t.get(id(attempt), attempt.t)
+
+    @cached_property
+    def _back_t(self) -> dict[int, float]:
+        """When training next went back to each attempt's step or before, by the attempt's id.
+
+        An attempt of an older generation that was never committed is a straggler's: nobody went
+        back with it.
+        """
+        found: dict[int, float] = {}
+        ahead: list[Attempt] = []  # ascending steps: those behind which nobody has gone yet
+        newest = 0
+        for attempt in self.attempts:
+            if attempt.commits or attempt.generation >= newest:
+                while ahead and ahead[-1].step >= attempt.step:
+                    found[id(ahead.pop())] = attempt.t
+            place = bisect_right(ahead, attempt.step, key=attrgetter("step"))
+            ahead.insert(place, attempt)
+            newest = max(newest, attempt.generation)
+        return found
 
     def attempt_of(self, record: h.Begin | h.Commit) -> Attempt:
         """The attempt that a begin or commit of this history belongs to."""

@@ -197,6 +197,25 @@ def test_what_fails_by_chance_is_not_found_and_the_search_goes_on(tmp_path: Path
     assert in_a_save(result.found.schedule)
 
 
+def test_what_fails_only_now_and_then_at_its_edge_is_backed_off_from(tmp_path: Path) -> None:
+    asked: dict[str, int] = {}
+
+    def edgy(plan: Schedule) -> bool:
+        """Fails from step 8 on, and at steps 6 and 7 every other time."""
+        key = key_of(plan)
+        asked[key] = asked.get(key, 0) + 1
+        step = max((fault.on.at_step or 0 for fault in kills(plan)), default=0)
+        return step >= 8 or (step >= 6 and asked[key] % 2 == 1)
+
+    attack = Attack(edgy)
+    found = explore(tmp_path, attack).found
+    assert found is not None
+    assert found.schedule.fault[0].on.at_step == 8
+    assert (found.replays, found.failed_again) == (5, 5)
+    edge = [plan for plan in attack.schedules("shrink") if edgy(plan)]
+    assert min(plan.fault[0].on.at_step or 0 for plan in edge) == 6
+
+
 @pytest.mark.parametrize("after", [1, 9, 25, 40])
 def test_after_a_kill_nothing_is_tried_twice_and_the_same_is_found(
     tmp_path: Path, after: int

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 
 from chaosspot import toml
 from chaosspot.explore import schedules
+from chaosspot.explore.fairness import supplied
 from chaosspot.explore.simpler import simpler, size
-from chaosspot.explore.strategies import supplied
 from chaosspot.schedule import (
     ClusterSpec,
     Group,

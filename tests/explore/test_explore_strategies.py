@@ -14,8 +14,8 @@ from chaosspot.conductor import unsuited
 from chaosspot.conductor.links import check_toxics
 from chaosspot.conductor.settled import refuse, settled
 from chaosspot.explore import clusters, faults, preemptions, schedules, targets, triggers
+from chaosspot.explore.fairness import fair, supplied
 from chaosspot.explore.ground import KINDS, Ground, ground_of, nature
-from chaosspot.explore.strategies import fair, supplied
 from chaosspot.schedule import Kill, Notice, Schedule, Target, Trigger
 
 T = TypeVar("T")

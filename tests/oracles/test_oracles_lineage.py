@@ -81,7 +81,7 @@ def test_a_generation_that_starts_again_does_not_hide_what_was_repeated() -> Non
     lineage = Lineage(restarted().records)
     assert [(a.step, a.t) for a in lineage.abandoned] == [(5, 4.5), (6, 5.5)]
     assert [c.t for c in lineage.commits.values()] == [1, 2, 3, 4, 15, 16, 17]
-    assert lineage.redo_t(lineage.abandoned[0]) == 14.5
+    assert lineage.thrown_t(lineage.abandoned[0]) == 14.5
 
 
 def test_a_process_that_begins_the_same_again_makes_another_attempt() -> None:
