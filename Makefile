@@ -32,6 +32,7 @@ types: $(READY)
 
 bench: $(READY) ## what harness and snapshots cost, by turns with the machine's own limits
 	$(BIN)/python suites/bench/overhead.py
+	$(BIN)/python suites/bench/snapshot.py
 	$(BIN)/python suites/bench/stall.py
 	$(BIN)/python suites/bench/deadline.py
 	$(BIN)/python suites/bench/restore.py
