@@ -158,6 +158,8 @@ async def test_limits_hold_and_rights_are_few(containers: Any, run_directory: Pa
         host = inspect(cluster._life("node-0").name)["HostConfig"]
         assert (host["Memory"], host["MemorySwap"]) == (1 << 26, 1 << 26)
         assert host["CpuQuota"] / host["CpuPeriod"] == 0.5
+        if Path("/sys/fs/cgroup/cpu/cpu.shares").exists():  # version 1: weighed against processes
+            assert Path("/sys/fs/cgroup/cpu", inspect(cluster._life("node-0").name)["Id"]).is_dir()
         assert (host["CapDrop"], host["Privileged"], host["PidsLimit"]) == (["ALL"], False, 16)
         assert await cluster.fill_flash("node-0") is not None
         await cluster.free_flash("node-0")
