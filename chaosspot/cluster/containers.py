@@ -16,7 +16,8 @@ import anyio
 import anyio.to_thread
 
 from chaosspot.cluster import Cut, Launch, Place
-from chaosspot.cluster.container_life import ContainerLife, Room
+from chaosspot.cluster.container_life import ContainerLife
+from chaosspot.cluster.container_settings import Room
 from chaosspot.cluster.daemon import Daemon
 from chaosspot.cluster.exhaustion import exhaust
 from chaosspot.cluster.image import of_image, of_machine
