@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
+import socket
 import tarfile
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from chaosspot.undo.docker import socket_path
 
@@ -50,6 +53,10 @@ class Daemon:
     def close(self) -> None:
         self._api.close()
 
+    def watch(self) -> socket.socket:
+        """A connection on which the daemon says nothing; it ends when the daemon does."""
+        return self._tried("watch it", lambda: opened_for_ever(self.path))
+
     def version(self) -> str:
         """What the daemon says it is."""
         return str(self._tried("ask its version", self._api.version)["Version"])
@@ -87,12 +94,20 @@ class Daemon:
 
     def network(self, name: str, labels: Mapping[str, str]) -> str:
         """The id of a new bridge network from which nothing leads out."""
-        made = self._tried(
-            f"make network {name}",
-            lambda: self._api.create_network(
-                name, driver="bridge", internal=True, labels=dict(labels), check_duplicate=True
-            ),
-        )
+        try:
+            made = self._tried(
+                f"make network {name}",
+                lambda: self._api.create_network(
+                    name, driver="bridge", internal=True, labels=dict(labels), check_duplicate=True
+                ),
+            )
+        except DaemonError as error:
+            if "address pool" not in str(error):
+                raise
+            raise DaemonError(
+                f"{error}: its subnets (default-address-pools) are all taken by networks or "
+                "routes of this machine; see `docker network ls` and `ip route`"
+            ) from error
         return str(made["Id"])
 
     def remove_network(self, which: str) -> None:
@@ -180,6 +195,21 @@ class Daemon:
             raise DaemonError(
                 f"no docker daemon answers at {self.path}: {said}, asked to {what}"
             ) from error
+
+
+def opened_for_ever(path: str) -> socket.socket:
+    """A request for events that never come: the answer has no end."""
+    filters = quote(json.dumps({"label": ["chaosspot.never"]}))
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        made.settimeout(_ANSWER_S)
+        made.connect(path)
+        made.sendall(f"GET /events?filters={filters} HTTP/1.1\r\nHost: docker\r\n\r\n".encode())
+        made.setblocking(False)
+    except BaseException:
+        made.close()
+        raise
+    return made
 
 
 def _reason(error: BaseException) -> str:
