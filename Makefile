@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: attack test long test-containers wheel lint types bench calibrate soak gpu clean
+.PHONY: attack test long containers test-containers wheel lint types bench calibrate soak gpu clean
 
 attack: $(READY) ## attack the reference trainer: 4 workers in 2 zones, 3 schedules, and the twin
 	$(BIN)/chaosspot attack spot-notice sudden-kill zone-loss --nodes 4
@@ -16,8 +16,12 @@ test: $(READY) ## all tests but those that have a target of their own: long, whe
 long: $(READY) ## whole attacks on all trainers, real clients, and all of it from the wheel
 	$(BIN)/python -m pytest -n 6 --dist loadgroup -m '(long or conformance or parity or wheel) and not soak and not containers' tests suites
 
-test-containers: $(READY) ## nodes as containers; installs and starts a Docker daemon if none answers
+containers: $(READY) ## nodes as containers; installs and starts a Docker daemon if none answers
 	.ci/with-docker $(BIN)/python -m pytest -m 'containers and not soak' tests
+
+test-containers: $(READY) ## the same and all that takes long: the whole catalogue, in containers
+	.ci/with-docker $(BIN)/python -m pytest -m containers tests
+	.ci/with-docker $(BIN)/python -m pytest suites/test_catalogue.py --trainer reference --cluster containers
 
 wheel: $(READY) ## the wheel, built and used in an empty environment
 	$(BIN)/python -m pytest -m wheel

@@ -177,6 +177,9 @@ class Cluster(Protocol):
     def alive(self) -> list[Node]:
         """Nodes whose tree lives now, in the order they were started."""
 
+    async def lost(self) -> str:
+        """Wait until what keeps the nodes is gone, so that nothing can be done to them; what."""
+
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True):
     """From whom some nodes are cut off: workers of other zones, everybody else, or the coordinator.

@@ -7,21 +7,21 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
-import msgspec
 from msgspec.structs import replace
 
 from chaosspot.cluster import Gone, Launch, Place
 from chaosspot.cluster.census import Census
 from chaosspot.cluster.cgroup import Cgroup
+from chaosspot.cluster.container_settings import Room, settings
 from chaosspot.cluster.daemon import Daemon, DaemonError
 from chaosspot.cluster.flash import Flash
+from chaosspot.cluster.freezer import Freezer, FrozenGrip
 from chaosspot.cluster.grip import Grip
-from chaosspot.cluster.image import Inside
 from chaosspot.cluster.life import Life, lines
 from chaosspot.cluster.namespaces import Namespace
 from chaosspot.schedule import Node
@@ -29,34 +29,12 @@ from chaosspot.undo import Lease, procfs
 from chaosspot.undo.ending import send
 from chaosspot.undo.procfs import Process
 
-__all__ = ["ContainerLife", "Room"]
+__all__ = ["ContainerLife"]
 
 T = TypeVar("T")
 
-_SUPERVISOR = Path(__file__).with_name("supervisor.py")
-_ROOT = Path(__file__).parents[2]
 _ENDS_S = 10.0  # a killed container, until the kernel and then the daemon say so
-_FROZEN_S = 5.0
 _POLL_S = 0.01
-_PERIOD_US = 100_000
-_PIDS = 4096  # unless a group says otherwise: enough for any trainer, too few for a fork bomb
-_SHARED_MEMORY_BYTES = 1 << 28
-_METADATA = "169.254.169.254"
-_METADATA_NAME = "metadata.google.internal"
-
-
-class Room(msgspec.Struct, frozen=True, kw_only=True):
-    """What all containers of a cluster have in common.
-
-    ``writes`` and ``reads`` are files and folders that are seen inside, beside those of ``inside``.
-    ``folder`` is for sockets: its path is short.
-    """
-
-    labels: Mapping[str, str]
-    inside: Inside
-    writes: tuple[str, ...]
-    reads: tuple[str, ...]
-    folder: Path
 
 
 class ContainerLife(Life):
@@ -101,6 +79,7 @@ class ContainerLife(Life):
         self._doomed = anyio.Event()
         self._id = ""
         self._init: Process | None = None
+        self._freezer: Freezer | None = None
         self._end = -1  # readable when the first process has ended
 
     # What is asked of it.
@@ -125,7 +104,8 @@ class ContainerLife(Life):
     async def force(self) -> None:
         """Kill it without its supervisor's help; errors end up in ``problem``."""
         with contextlib.suppress(OSError):
-            await self._thread(self._thaw)
+            if self._freezer is not None:
+                await self._thread(self._freezer.thaw)
         await super().force()
 
     @property
@@ -241,7 +221,8 @@ class ContainerLife(Life):
         super()._note(report)
 
     def _gripped(self, mains: list[Process]) -> Grip:
-        return _FrozenGrip(self, mains)
+        assert self._freezer is not None
+        return FrozenGrip(self._freezer, tree=self._tree, mains=mains, lease=self._lease)
 
     # In a thread.
 
@@ -256,6 +237,7 @@ class ContainerLife(Life):
         if process is None:
             raise OSError(self._why())
         self._init = process
+        self._freezer = Freezer(self._daemon, self._id, process, self.node.name)
         self._end = os.pidfd_open(process.pid)
         ends = told["NetworkSettings"]["Networks"]
         self.addresses = {name: ends[name]["IPAddress"] for name in self._networks}
@@ -272,56 +254,20 @@ class ContainerLife(Life):
         )
 
     def _settings(self, folder: Path) -> dict[str, Any]:
-        """What the daemon is asked for: no right more than is needed."""
-        node, room = self.node, self._room
         log = self._launch.log
         log.parent.mkdir(parents=True, exist_ok=True)
         log.touch()
-        flash = self._flash.path
-        writes = {str(log), str(folder), str(flash), *room.writes}
-        binds = [f"{path}:{path}:ro" for path in (*room.inside.reads, *room.reads)]
-        binds += [f"{path}:{path}" for path in sorted(writes)]
-        memory: dict[str, Any] = {}
-        if node.memory_bytes is not None:
-            memory = {"mem_limit": node.memory_bytes, "memswap_limit": node.memory_bytes}
-        if node.cpus is not None:
-            quota = max(1000, round(node.cpus * _PERIOD_US))
-            memory |= {"cpu_period": _PERIOD_US, "cpu_quota": quota}
-        argv = [room.inside.python, "-I", "-S", str(_SUPERVISOR), node.name, str(_ROOT)]
-        return {
-            "first": self._networks[0],
-            "second": self._networks[1] if len(self._networks) > 1 else None,
-            "alias": self._alias,
-            "image": room.inside.image,
-            "entrypoint": [],
-            "command": [*argv, str(folder / "channel"), str(log)],
-            "name": self.name,
-            "hostname": node.name,
-            "labels": {**room.labels, "chaosspot.node": node.name},
-            "environment": {
-                **room.inside.environment,
-                procfs.RUN: self._lease.id,
-                procfs.TREE: self._tree.cookie,
-            },
-            "user": "0:0",
-            "working_dir": "/",
-            "host_config": {
-                "binds": binds,
-                "cap_drop": ["ALL"],
-                "security_opt": ["no-new-privileges"],
-                "read_only": True,
-                "tmpfs": {"/tmp": "mode=1777"},
-                "shm_size": _SHARED_MEMORY_BYTES,
-                "dns": [_METADATA],
-                "extra_hosts": {_METADATA_NAME: _METADATA},
-                "log_config": {
-                    "Type": "json-file",
-                    "Config": {"max-size": "64k"},
-                },  # until ours is open
-                "pids_limit": node.pids or _PIDS,
-                **memory,
-            },
-        }
+        return settings(
+            self.node,
+            self._room,
+            name=self.name,
+            alias=self._alias,
+            networks=self._networks,
+            marks={procfs.RUN: self._lease.id, procfs.TREE: self._tree.cookie},
+            folder=folder,
+            log=log,
+            flash=self._flash.path,
+        )
 
     def _why(self) -> str:
         """What became of a container that ended before it said anything."""
@@ -345,41 +291,14 @@ class ContainerLife(Life):
         if self._daemon.inspect(self._id) is not None:
             raise OSError(f"{self.node.name}: its container {self.name} is still there")
 
-    def _freeze(self) -> bool:
-        """Freeze it, seen; False if it has ended."""
-        try:
-            self._daemon.pause(self._id)
-        except DaemonError:
-            if self._init is None or not self._init.is_now():
-                return False
-            raise
-        deadline = time.monotonic() + _FROZEN_S
-        while not self.cgroup.frozen:
-            if time.monotonic() > deadline:
-                raise OSError(f"{self.node.name}: not frozen {_FROZEN_S} s after it was paused")
-            time.sleep(_POLL_S)
-        return True
-
-    def _thaw(self) -> None:
-        """Let it go on, seen; nothing if it has ended."""
-        self._daemon.unpause(self._id)
-        deadline = time.monotonic() + _FROZEN_S
-        while self._init is not None and self._init.is_now():
-            with contextlib.suppress(OSError):  # it has just ended
-                if not self.cgroup.frozen:
-                    return
-            if time.monotonic() > deadline:
-                raise OSError(f"{self.node.name}: still frozen {_FROZEN_S} s after it was resumed")
-            time.sleep(_POLL_S)
-
     # Beside it.
 
     async def _thaw_the_doomed(self) -> None:
         """What is frozen does not die."""
         await self._doomed.wait()
-        if isinstance(self._grip, _FrozenGrip) and self._grip.frozen:
+        if isinstance(self._grip, FrozenGrip) and self._grip.frozen:
             with contextlib.suppress(OSError):
-                await self._thread(self._thaw)
+                await self._thread(self._grip.freezer.thaw)
 
     async def _while_it_lives(self, act: Callable[[], Awaitable[T]]) -> T | None:
         """What ``act`` returns; None if the container ends before."""
@@ -395,23 +314,6 @@ class ContainerLife(Life):
             results.append(await act())
             tasks.cancel_scope.cancel()
         return results[0] if results else None
-
-
-class _FrozenGrip(Grip):
-    """Pauses by the freezer of control groups: no signal, which a process could have blocked."""
-
-    def __init__(self, life: ContainerLife, mains: list[Process]) -> None:
-        super().__init__(tree=life._tree, mains=mains, lease=life._lease)
-        self._life = life
-        self.frozen = False
-
-    def _stop(self) -> list[Process]:
-        self.frozen = self._life._freeze()
-        return list(self._life._known[:1]) if self.frozen else []
-
-    def _go_on(self) -> None:
-        self._life._thaw()
-        self.frozen = False
 
 
 def _inner(pid: int) -> int:

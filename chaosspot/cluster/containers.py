@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import secrets
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -16,7 +17,8 @@ import anyio
 import anyio.to_thread
 
 from chaosspot.cluster import Cut, Launch, Place
-from chaosspot.cluster.container_life import ContainerLife, Room
+from chaosspot.cluster.container_life import ContainerLife
+from chaosspot.cluster.container_settings import Room
 from chaosspot.cluster.daemon import Daemon
 from chaosspot.cluster.exhaustion import exhaust
 from chaosspot.cluster.image import of_image, of_machine
@@ -89,6 +91,7 @@ class ContainerCluster(ProcessCluster):
         self._home_token = self._lease.promise(home)
         self._folder.mkdir(mode=0o700)
         self._daemon: Daemon = await self._thread(Daemon)
+        self._watch: socket.socket = await self._thread(self._daemon.watch)
         self._token = self._lease.promise(
             Containers(socket=self._daemon.path, lease=self._lease.id)
         )
@@ -133,10 +136,25 @@ class ContainerCluster(ProcessCluster):
                 if left and hasattr(self, "_token"):
                     self._lease.kept(self._token)
             daemon.close()
+        if hasattr(self, "_watch"):
+            self._watch.close()
         if hasattr(self, "_home_token"):
             with contextlib.suppress(OSError):
                 await self._thread(lambda: shutil.rmtree(self._folder))
                 self._lease.kept(self._home_token)
+
+    async def lost(self) -> str:
+        """Wait until the daemon is gone, which ends the connection that it was asked to keep."""
+        while True:
+            await anyio.wait_readable(self._watch)
+            try:
+                if self._watch.recv(1 << 16):
+                    continue  # the head of its answer
+            except BlockingIOError:
+                continue
+            except OSError:
+                pass
+            return f"the docker daemon at {self._daemon.path} went away"
 
     def coordinator_address(self, seed: str) -> str:
         """The coordinator's name, and a port that is free in a network of its own."""

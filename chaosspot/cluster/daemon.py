@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
+import socket
 import tarfile
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from chaosspot.undo.docker import socket_path
 
@@ -45,9 +48,14 @@ class Daemon:
 
         self._errors: Any = docker.errors
         self._api: Any = self._tried("open it", opened)
+        self._group = _group_beside_others(self._tried("ask about it", self._api.info))
 
     def close(self) -> None:
         self._api.close()
+
+    def watch(self) -> socket.socket:
+        """A connection on which the daemon says nothing; it ends when the daemon does."""
+        return self._tried("watch it", lambda: opened_for_ever(self.path))
 
     def version(self) -> str:
         """What the daemon says it is."""
@@ -86,12 +94,20 @@ class Daemon:
 
     def network(self, name: str, labels: Mapping[str, str]) -> str:
         """The id of a new bridge network from which nothing leads out."""
-        made = self._tried(
-            f"make network {name}",
-            lambda: self._api.create_network(
-                name, driver="bridge", internal=True, labels=dict(labels), check_duplicate=True
-            ),
-        )
+        try:
+            made = self._tried(
+                f"make network {name}",
+                lambda: self._api.create_network(
+                    name, driver="bridge", internal=True, labels=dict(labels), check_duplicate=True
+                ),
+            )
+        except DaemonError as error:
+            if "address pool" not in str(error):
+                raise
+            raise DaemonError(
+                f"{error}: its subnets (default-address-pools) are all taken by networks or "
+                "routes of this machine; see `docker network ls` and `ip route`"
+            ) from error
         return str(made["Id"])
 
     def remove_network(self, which: str) -> None:
@@ -100,7 +116,7 @@ class Daemon:
     def create(self, *, first: str, second: str | None, alias: str, **settings: Any) -> str:
         """The id of a new container on network ``first`` and then on ``second``."""
         host_config = self._api.create_host_config(
-            network_mode=first, **settings.pop("host_config")
+            network_mode=first, cgroup_parent=self._group, **settings.pop("host_config")
         )
         ends = {first: self._api.create_endpoint_config(aliases=[alias])}
         name = settings["name"]
@@ -181,6 +197,21 @@ class Daemon:
             ) from error
 
 
+def opened_for_ever(path: str) -> socket.socket:
+    """A request for events that never come: the answer has no end."""
+    filters = quote(json.dumps({"label": ["chaosspot.never"]}))
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        made.settimeout(_ANSWER_S)
+        made.connect(path)
+        made.sendall(f"GET /events?filters={filters} HTTP/1.1\r\nHost: docker\r\n\r\n".encode())
+        made.setblocking(False)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
 def _reason(error: BaseException) -> str:
     """The system's words, which the SDK wraps several times."""
     inner: Any = error
@@ -195,6 +226,18 @@ def _reason(error: BaseException) -> str:
             return inner.strerror.lower()
     cause = error.__cause__ or error.__context__
     return _reason(cause) if cause is not None else str(error)
+
+
+def _group_beside_others(told: Mapping[str, Any]) -> str | None:
+    """The control group to make containers in, by what the daemon tells of itself; None: its own.
+
+    Where all processes are in the topmost group, the group that the daemon makes for all of its
+    containers has the share of one process: on a busy machine nodes would hardly get to run.
+    Each gets that share instead. (Version 2 and systemd weigh groups against groups.)
+    """
+    if told.get("CgroupDriver") == "cgroupfs" and str(told.get("CgroupVersion", "1")) == "1":
+        return "/"
+    return None
 
 
 def folders(names: list[str], links: Mapping[str, str]) -> bytes:

@@ -72,6 +72,11 @@ class ProcessCluster:
             kind = error = trace = None  # the tasks are not its cause: no group around it
         await self._tasks.__aexit__(kind, error, trace)
 
+    async def lost(self) -> str:
+        """Never: nothing but the harness keeps processes."""
+        await anyio.sleep_forever()
+        raise AssertionError("unreachable")
+
     def flash(self, name: str) -> Path:
         """The node's own disk; it dies with the node."""
         return self._run / "nodes" / name / "flash"

@@ -101,6 +101,7 @@ class Stage:
                 await tasks.start(points.serve)
                 tasks.start_soon(self._read, tail)
                 tasks.start_soon(self._heed_guardian)
+                tasks.start_soon(self._heed_cluster, cluster)
                 self._points = points
                 self._storage = storage
                 self._fleet = Fleet(
@@ -222,6 +223,10 @@ class Stage:
         while (death := self._lease.death()) is None:
             await anyio.wait_readable(self._lease.control)
         raise OSError(death)
+
+    async def _heed_cluster(self, cluster: Cluster) -> None:
+        """End the run when nothing can be done to its nodes any more."""
+        raise OSError(await cluster.lost())
 
     # Faults.
 

@@ -9,6 +9,7 @@ was not right, and keeps the run directories of those.
 
     python suites/bench/calibrate.py [--repeat 10] [--jobs 2] [--only NAME ...]
     python suites/bench/calibrate.py --catalogue minimal     # false alarms over all of faults/
+    python suites/bench/calibrate.py --cluster containers    # whether another backend agrees
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ import msgspec
 
 import chaosspot
 from chaosspot import content, schedule, trainers
-from chaosspot.conductor import unsuited
+from chaosspot.conductor import BACKENDS, unsuited
+from chaosspot.conductor.backends import Backend
 from chaosspot.oracles import ORACLES
 from chaosspot.verdict import Outcome
 
@@ -83,20 +85,27 @@ def main() -> int:
         metavar="TRAINER",
         help="a healthy trainer, by every schedule of the catalogue that it is not limited by",
     )
+    parser.add_argument("--cluster", choices=BACKENDS, default="processes", help="the backend")
     options = parser.parse_args()
     if options.catalogue:
-        listed = catalogue(options.catalogue)
+        listed = catalogue(options.catalogue, options.cluster)
     else:
         listed = cases(options.only or content.names("suites/sick"))
     folder = Path(tempfile.mkdtemp(prefix="chaosspot-calibrate-"))
     start_t, load = time.monotonic(), os.getloadavg()
     runs = []
-    for run in attacks(listed, runs=options.repeat, jobs=options.jobs, folder=folder):
+    for run in attacks(
+        listed,
+        runs=options.repeat,
+        jobs=options.jobs,
+        folder=folder,
+        cluster=options.cluster,
+    ):
         runs.append(run)
         if not run.right:
             show(f"{run.case.trainer}, seed {run.seed}: {why_wrong(run)}")
     show(
-        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {len(runs)} attacks in "
+        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {len(runs)} attacks on {options.cluster} in "
         f"{time.monotonic() - start_t:.0f} s, {options.jobs} at a time, on {os.cpu_count()} CPUs; "
         f"load {load[0]:.1f} before, {os.getloadavg()[0]:.1f} after"
     )
@@ -129,26 +138,31 @@ def cases(sick: Iterable[str]) -> list[Case]:
     return [*listed, *healthy]
 
 
-def catalogue(trainer: str) -> list[Case]:
-    """The schedules that can be made to the trainer and that it is not limited by."""
+def catalogue(trainer: str, cluster: str = "processes") -> list[Case]:
+    """The schedules that can be made to the trainer there and that it is not limited by."""
     known = trainers.load(trainer)
+    backend = Backend(name=cluster)
     limits = {limit.schedule for limit in known.limit}
     plans = {name: schedule.load(name)[1] for name in content.names("faults")}
-    names = [
-        name
-        for name, plan in plans.items()
-        if name not in limits and not unsuited(plan, known)
-        if not any(fault.NEEDS_ISOLATION for fault in plan.fault)  # attacks are on processes
-    ]
-    return [Case(trainer=trainer, schedule=name) for name in names]
+    listed = []
+    for name, plan in plans.items():
+        if name in limits or unsuited(plan, known):
+            continue
+        if (lacking := backend.unsupported(plan, Path(tempfile.gettempdir()))) is not None:
+            show(f"{name} is left out: {lacking}")
+            continue
+        listed.append(Case(trainer=trainer, schedule=name))
+    return listed
 
 
-def attacks(listed: Sequence[Case], *, runs: int, jobs: int, folder: Path) -> Iterator[Run]:
+def attacks(
+    listed: Sequence[Case], *, runs: int, jobs: int, folder: Path, cluster: str
+) -> Iterator[Run]:
     """Attack each ``runs`` times, ``jobs`` at a time; yields them as they end."""
     # Interleaved, so that a busy minute of the machine is not one trainer's alone.
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         todo = [
-            pool.submit(attack, case, seed, folder)
+            pool.submit(attack, case, seed, folder, cluster)
             for seed in range(1, runs + 1)
             for case in listed
         ]
@@ -156,11 +170,13 @@ def attacks(listed: Sequence[Case], *, runs: int, jobs: int, folder: Path) -> It
             yield done.result()
 
 
-def attack(case: Case, seed: int, folder: Path) -> Run:
+def attack(case: Case, seed: int, folder: Path, cluster: str) -> Run:
     # A folder of its own for each: names of runs have whole seconds.
     place = folder / f"{Path(case.trainer).stem}-{Path(case.schedule).name}-{seed}"
     try:
-        verdict = chaosspot.attack(case.schedule, trainer=case.trainer, seed=seed, runs=place)
+        verdict = chaosspot.attack(
+            case.schedule, trainer=case.trainer, seed=seed, runs=place, cluster=cluster
+        )
     except Exception:  # noqa: BLE001 - one attack that breaks is a result, not the end of all
         return Run(case=case, seed=seed, error=traceback.format_exc(), folder=str(place))
     said: dict[str, Outcome] = {}

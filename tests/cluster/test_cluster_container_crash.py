@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 import pytest
 from docked import NEEDS_DAEMON, discard, foreign, left_of, running
+from traces_left import traces
 
 from chaosspot.undo import docker, heal_dead_runs, heal_lost_containers, procfs
 
@@ -75,6 +76,12 @@ def driver(run_directory: Path) -> Iterator[Driver]:
 
 
 @pytest.fixture
+def untouched(bystander: str, run_directory: Path) -> set[str]:
+    """What the kernel has of containers before there are any of ours."""
+    return traces(run_directory)
+
+
+@pytest.fixture
 def bystander() -> Iterator[str]:
     """Somebody else's container, with a label much like ours."""
     which = foreign(f"bystander-{secrets.token_hex(4)}", f"{docker.LEASE}=x", "chaosspot=1")
@@ -82,8 +89,11 @@ def bystander() -> Iterator[str]:
     discard(which)
 
 
-def see_nothing_left(state_home: Path, run: Path, wait_until: Any) -> None:
-    """A new start, and then a look: a guardian that is at work still is waited for."""
+def see_nothing_left(state_home: Path, run: Path, wait_until: Any, before: set[str]) -> None:
+    """A new start, and then a look: a guardian that is at work still is waited for.
+
+    ``before``: the traces of containers that were there already. None may have come or gone.
+    """
 
     def healed() -> bool:
         told = [*heal_dead_runs(), *heal_lost_containers()]
@@ -104,6 +114,11 @@ def see_nothing_left(state_home: Path, run: Path, wait_until: Any) -> None:
     ]
     assert ours == []
     assert list(run.glob("nodes/*/flash")) == []
+    wait_until(
+        lambda: traces(run) == before,
+        within_s=GONE_S,
+        what=f"rules, links or mounts differ from {sorted(before)}",
+    )
 
 
 def _command(pid: int) -> str:
@@ -123,14 +138,21 @@ def killed_at(moment: random.Random, driver: Driver) -> None:
 
 
 def test_the_guardian_leaves_nothing_of_a_killed_harness(
-    driver: Driver, state_home: Path, run_directory: Path, wait_until: Any, bystander: str
+    driver: Driver,
+    state_home: Path,
+    run_directory: Path,
+    wait_until: Any,
+    bystander: str,
+    untouched: set[str],
 ) -> None:
     driver.start("pause")
     driver.read_until("acted")
+    ours = traces(run_directory) - untouched
+    assert {trace.split()[0] for trace in ours} == {"rule", "link", "mount"}  # so they are seen
     assert len(left_of(state_home)) == 5  # two containers, two zones, and what is between
     driver.kill(guardian_too=False)
     wait_until(lambda: not left_of(state_home), within_s=GONE_S)
-    see_nothing_left(state_home, run_directory, wait_until)
+    see_nothing_left(state_home, run_directory, wait_until, untouched)
     assert running(bystander)
 
 
@@ -144,16 +166,21 @@ def test_killed_at_any_moment(
     run_directory: Path,
     wait_until: Any,
     bystander: str,
+    untouched: set[str],
     seed: int,
 ) -> None:
     killed_at(random.Random(seed), driver)
-    see_nothing_left(state_home, run_directory, wait_until)
+    see_nothing_left(state_home, run_directory, wait_until, untouched)
     assert running(bystander)
 
 
 @pytest.mark.long
 def test_the_next_start_removes_what_lost_everybody(
-    driver: Driver, state_home: Path, run_directory: Path, wait_until: Any
+    driver: Driver,
+    state_home: Path,
+    run_directory: Path,
+    wait_until: Any,
+    untouched: set[str],
 ) -> None:
     driver.start()
     driver.read_until("acted")
@@ -163,12 +190,16 @@ def test_the_next_start_removes_what_lost_everybody(
     assert not told[0].by_guardian
     assert "things of the docker daemon" in str(told[0])
     assert left_of(state_home) == []
-    see_nothing_left(state_home, run_directory, wait_until)
+    see_nothing_left(state_home, run_directory, wait_until, untouched)
 
 
 @pytest.mark.long
 def test_ctrl_c_leaves_nothing(
-    driver: Driver, state_home: Path, run_directory: Path, wait_until: Any
+    driver: Driver,
+    state_home: Path,
+    run_directory: Path,
+    wait_until: Any,
+    untouched: set[str],
 ) -> None:
     process = driver.start()
     driver.read_until("acted")

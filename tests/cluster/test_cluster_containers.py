@@ -135,6 +135,12 @@ async def test_a_child_is_killed_and_its_parent_lives(containers: Any, run_direc
         assert len(cluster.alive()) == 1
 
 
+def weighed_as_a_process(container: str) -> bool:
+    """Whether it shares its control group with nobody; true where groups are weighed by groups."""
+    processor = Path("/sys/fs/cgroup/cpu")  # version 1
+    return not (processor / "cpu.shares").exists() or (processor / container).is_dir()
+
+
 async def test_limits_hold_and_rights_are_few(containers: Any, run_directory: Path) -> None:
     log = run_directory / "logs" / "node-0.log"
     flash = run_directory / "nodes" / "node-0" / "flash"
@@ -158,6 +164,7 @@ async def test_limits_hold_and_rights_are_few(containers: Any, run_directory: Pa
         host = inspect(cluster._life("node-0").name)["HostConfig"]
         assert (host["Memory"], host["MemorySwap"]) == (1 << 26, 1 << 26)
         assert host["CpuQuota"] / host["CpuPeriod"] == 0.5
+        assert weighed_as_a_process(inspect(cluster._life("node-0").name)["Id"])
         assert (host["CapDrop"], host["Privileged"], host["PidsLimit"]) == (["ALL"], False, 16)
         assert await cluster.fill_flash("node-0") is not None
         await cluster.free_flash("node-0")

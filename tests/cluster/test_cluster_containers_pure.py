@@ -10,7 +10,7 @@ import pytest
 
 from chaosspot.cluster import Cut
 from chaosspot.cluster.cgroup import Cgroup
-from chaosspot.cluster.daemon import Daemon, DaemonError
+from chaosspot.cluster.daemon import Daemon, DaemonError, _group_beside_others
 from chaosspot.cluster.image import _apart
 from chaosspot.cluster.partitions import _addition, _removal, apart
 from chaosspot.cluster.resolver import refusal
@@ -84,6 +84,22 @@ def test_the_groups_of_a_process_are_found() -> None:
         group.number("memory", "memory.stat", "memory.stat", "no such key")
     with pytest.raises(OSError, match=r"/proc/\d+/cgroup"):
         Cgroup(2**22 + 1)
+
+
+@pytest.mark.parametrize(
+    ("told", "group"),
+    [
+        ({"CgroupDriver": "cgroupfs", "CgroupVersion": "1"}, "/"),
+        ({"CgroupDriver": "cgroupfs"}, "/"),  # a daemon that knows of no other version
+        ({"CgroupDriver": "cgroupfs", "CgroupVersion": "2"}, None),
+        ({"CgroupDriver": "systemd", "CgroupVersion": "2"}, None),
+        ({"CgroupDriver": "systemd", "CgroupVersion": "1"}, None),
+    ],
+)
+def test_nodes_share_no_group_where_that_would_weigh_as_one_process(
+    told: dict[str, str], group: str | None
+) -> None:
+    assert _group_beside_others(told) == group
 
 
 @pytest.mark.parametrize("lease", ["", "*", "x", "20260101T000000-1-abcdef0", "../x"])

@@ -108,7 +108,7 @@ def test_every_sick_trainer_and_each_healthy_pair_is_a_case_once(calibrate: Modu
 
 
 def test_a_healthy_trainer_is_attacked_by_all_it_is_not_limited_by(calibrate: ModuleType) -> None:
-    listed = calibrate.catalogue("minimal")
+    listed = calibrate.catalogue("minimal", "processes")
     schedules = {case.schedule for case in listed}
     limits = {limit.schedule for limit in trainers.load("minimal").limit}
     plans = {name: schedule.load(name)[1] for name in content.names("faults")}
@@ -121,3 +121,21 @@ def test_a_healthy_trainer_is_attacked_by_all_it_is_not_limited_by(calibrate: Mo
     assert not schedules & unsuited
     assert not schedules & limits
     assert all(case.trainer == "minimal" and not case.finding for case in listed)
+
+
+def test_each_attack_is_made_on_the_backend_that_was_asked_for(
+    calibrate: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def refuse(plan: str, **more: Any) -> None:
+        asked.append({"schedule": plan, **more})
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(calibrate.chaosspot, "attack", refuse)
+    case = calibrate.Case(trainer="t", schedule="s")
+    run = calibrate.attack(case, 3, tmp_path, "containers")
+    assert "RuntimeError: no" in run.error
+    (told,) = asked
+    assert (told["schedule"], told["trainer"], told["seed"]) == ("s", "t", 3)
+    assert told["cluster"] == "containers"
