@@ -1,8 +1,9 @@
 """What is tried before anything is drawn at random: every sort of fault, a loss at every moment.
 
 Each schedule is one that :func:`.strategies.schedules` may draw, of few faults and mild numbers.
-The order is what is likeliest to pay: one loss at each moment that was seen, one of each other
-fault, a loss at what a first fault brought about, two losses, a loss while something else is wrong.
+The order is what is likeliest to pay: one loss at each moment that was seen, two losses, what the
+object store may do, also with a loss, one of each other fault, a loss at what a first fault brought
+about, a loss while something else is wrong, other ways to lose a node.
 """
 
 from __future__ import annotations
@@ -89,10 +90,15 @@ def _looks(
     yield usual, (s.Kill(on=middle, replace_after_s=0.1),)
     yield usual, (_notice(middle),)
     yield usual, (s.Terminate(on=middle, grace_s=4.0, replace_after_s=0.1),)
-    rare = [on for on in moments if not _each_step(known, on)]
-    for on in rare:
+    rare = [on for on in moments[1:] if not _each_step(known, on)]
+    for on in (middle, *rare):
         for loss in losses(on):
             yield usual, (loss,)
+    if several:
+        later = Trigger(at_step=_step(known) + _STEPS)
+        for on in (middle, *rare):
+            first = s.Kill(on=on, replace_after_s=0.1)
+            yield usual, (first, s.Kill(on=later, target=_EVERYONE, replace_after_s=0.1))
     for faults in with_losses(_of_store(known, usual, middle)):
         yield usual, faults
     others = list(_others(ground, known, usual, middle))
@@ -105,11 +111,6 @@ def _looks(
     for plan, on in known.follows:
         for loss in losses(on):
             yield plan.cluster, (*plan.fault, loss)
-    if several:
-        later = Trigger(at_step=_step(known) + _STEPS)
-        for on in moments:
-            first = s.Kill(on=on, replace_after_s=0.1)
-            yield usual, (first, s.Kill(on=later, target=_EVERYONE, replace_after_s=0.1))
     for faults in with_losses(others):
         cluster = next((c for c in clusters if faults[0].kind in makeable(ground, c)), usual)
         yield cluster, faults
