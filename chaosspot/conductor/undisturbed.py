@@ -109,8 +109,8 @@ class _Search:
         final = self._trainer.final
         if twins.differ(known, second, ignore=final.ignore if final else ()):
             rundir.write(self._run / "twin-differs.jsonl", second.history)
-        elif twins.reaches(second.history, self._steps):
-            _AGREED[_sum(known)] = self._steps
+        else:
+            _AGREED[_sum(known)] = min(map(twins.reach, (known.history, second.history)))
 
     async def get(self, number: int) -> Twin:
         """One more twin, whose losses are compared."""
@@ -135,7 +135,7 @@ class _Search:
     async def _make(self, path: Path | None) -> Twin:
         """Run the trainer undisturbed, and keep it at ``path`` if it got as far as it should."""
         final = self._trainer.final
-        steps = self._steps if final or path is None else twins.goal(self._steps)
+        steps = self._steps if final else twins.goal(self._steps)
         folder = self._run / "twin"
         folder.mkdir()
         try:
