@@ -20,7 +20,7 @@ from chaosspot.oracles.lineage import Lineage
 from chaosspot.schedule import ClusterSpec
 from chaosspot.trainers import Final, Trainer
 
-__all__ = ["Twin", "cache_path", "cached", "code", "differ", "goal", "keep", "reaches"]
+__all__ = ["Twin", "cache_path", "cached", "code", "differ", "goal", "keep", "reach", "reaches"]
 
 
 def goal(steps: int) -> int:
@@ -70,9 +70,14 @@ def cached(path: Path, steps: int, final: Final | None = None) -> Twin | None:
     return None
 
 
+def reach(data: bytes) -> int:
+    """How many steps a twin's history goes."""
+    return max(_chain(data), default=0)
+
+
 def reaches(data: bytes, steps: int) -> bool:
     """Whether a twin's history goes as far as ``steps``."""
-    return max(_chain(data), default=0) >= steps
+    return reach(data) >= steps
 
 
 def differ(one: Twin, other: Twin, *, ignore: Iterable[str] = ()) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from pathlib import Path
 
@@ -25,6 +26,10 @@ from chaosspot.verdict import Outcome
 
 __all__ = ["find_twins"]
 
+# To which step another twin agreed with one, by the sum of its history, while this process ran: a
+# search, or an attack that is repeated, would find that out again for every failure.
+_AGREED: dict[bytes, int] = {}
+
 
 async def find_twins(
     run: Path,
@@ -37,9 +42,9 @@ async def find_twins(
     """Put ``twin.jsonl`` into the run, and ``twin-2.jsonl`` and so on where a promise needs more.
 
     With a final checkpoint, ``final.json`` says how it differs from the twin's. When the attacked
-    run differs from its twin, another one decides whether the trainer is exact at all; if the
-    twins differ from each other, ``twin-differs.jsonl`` is kept as proof. Nothing is run when no
-    fault had any effect.
+    run differs from its twin, another one decides whether the trainer is exact at all, once in a
+    process; if the twins differ from each other, ``twin-differs.jsonl`` is kept as proof. Nothing
+    is run when no fault had any effect.
     """
     records = h.read(run / "history.jsonl")
     chain = Lineage(records).commits
@@ -92,14 +97,20 @@ class _Search:
         kept = twins.cached(path, self._steps, self._trainer.final)
         known = kept or await self._make(path)
         self._lay_beside(known)
-        if kept and _differs(evidence_of(self._run)):  # it may be of other code or data
+        agreed = _AGREED.get(_sum(known), 0) >= self._steps
+        if agreed or not _differs(evidence_of(self._run)):
+            return
+        if kept:  # it may be of other code or data
             known = await self._make(path)
             self._lay_beside(known)
-        if _differs(evidence_of(self._run)):
-            second = await self._make(None)
-            final = self._trainer.final
-            if twins.differ(known, second, ignore=final.ignore if final else ()):
-                rundir.write(self._run / "twin-differs.jsonl", second.history)
+            if not _differs(evidence_of(self._run)):
+                return
+        second = await self._make(None)
+        final = self._trainer.final
+        if twins.differ(known, second, ignore=final.ignore if final else ()):
+            rundir.write(self._run / "twin-differs.jsonl", second.history)
+        else:
+            _AGREED[_sum(known)] = min(map(twins.reach, (known.history, second.history)))
 
     async def get(self, number: int) -> Twin:
         """One more twin, whose losses are compared."""
@@ -124,7 +135,7 @@ class _Search:
     async def _make(self, path: Path | None) -> Twin:
         """Run the trainer undisturbed, and keep it at ``path`` if it got as far as it should."""
         final = self._trainer.final
-        steps = self._steps if final or path is None else twins.goal(self._steps)
+        steps = self._steps if final else twins.goal(self._steps)
         folder = self._run / "twin"
         folder.mkdir()
         try:
@@ -170,6 +181,10 @@ class _Search:
                 # A node did not start, though it did before: the run itself can be judged.
                 feed.note(h.RunStop, reason=str(error))
         return (folder / "history.jsonl").read_bytes()
+
+
+def _sum(twin: Twin) -> bytes:
+    return hashlib.blake2b(twin.history, digest_size=16).digest()
 
 
 def _differs(evidence: Evidence) -> bool:

@@ -14,6 +14,7 @@ from chaosspot.verdict import Outcome
 __all__ = ["Learned", "learned", "worth"]
 
 _USELESS = 2  # attacks without any effect of a kind, after which it is not drawn any more
+_VARIED = ("object-store", "network", "misbehave")  # one sort of it says nothing of the others
 _MOST_KEPT = 30  # schedules to build on: the newest
 _OF_LIVES = ("join", "leave", "drain", "notice", "restore", "exit")  # not of steps or snapshots
 
@@ -62,7 +63,7 @@ def learned(entries: Iterable[Entry]) -> Learned:
         for strike in trial.strikes:
             if strike.effect:
                 bitten.add(strike.kind)
-            elif strike.step is not None:  # it acted, and nothing came of it
+            elif strike.step is not None and strike.kind not in _VARIED:  # nothing came of it
                 without[strike.kind] = without.get(strike.kind, 0) + 1
         if entry.purpose == "undisturbed" and trial.passed:
             calm = trial

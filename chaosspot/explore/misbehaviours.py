@@ -88,10 +88,10 @@ def plain_object_store(
     keys: Sequence[str], nodes: Sequence[str]
 ) -> Iterator[o.StoreMisbehaviourKind]:
     """One of each sort; damage to each sort of object, and errors for one of several nodes."""
-    for pattern in keys:
-        yield o.BitFlip(keys=pattern, first=1)
     if len(nodes) > 1:
         yield o.Failure(nodes=nodes[1], operations=("put",))
+    for pattern in keys:
+        yield o.BitFlip(keys=pattern, first=1)
     yield o.Failure(operations=("put",))
     yield o.Failure()
     yield o.LostReply()

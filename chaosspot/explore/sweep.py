@@ -1,13 +1,14 @@
 """What is tried before anything is drawn at random: every sort of fault, a loss at every moment.
 
 Each schedule is one that :func:`.strategies.schedules` may draw, of few faults and mild numbers.
-The order is what is likeliest to pay: one loss at each moment that was seen, one of each other
-fault, a loss at what a first fault brought about, two losses, a loss while something else is wrong.
+The order is what is likeliest to pay: one loss at each moment that was seen, two losses, what the
+object store may do, also with a loss, one of each other fault, a loss at what a first fault brought
+about, a loss while something else is wrong, other ways to lose a node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec.structs import replace
@@ -21,6 +22,7 @@ from chaosspot.explore.makers import makeable
 from chaosspot.explore.trial import key_of
 from chaosspot.nodes import ClusterSpec, Group
 from chaosspot.schedule import FaultKind, Schedule, Target, Toxic, Trigger
+from chaosspot.store_misbehaviour import BitFlip, Truncated
 
 __all__ = ["sweep"]
 
@@ -78,28 +80,40 @@ def _looks(
         if several:
             yield s.Kill(on=on, target=_EVERYONE, replace_after_s=0.1)
 
+    def with_losses(faults: Iterable[FaultKind]) -> Iterator[tuple[FaultKind, ...]]:
+        for fault in faults:
+            if not _is_of_reads(fault):
+                yield (fault,)
+            longer = replace(fault, duration_s=_WITH_LOSS_S) if _lasts(fault) else fault
+            yield from ((longer, loss) for loss in losses(replace(middle, delay_s=_UNDER_WAY_S)))
+
     yield usual, (s.Kill(on=middle, replace_after_s=0.1),)
     yield usual, (_notice(middle),)
     yield usual, (s.Terminate(on=middle, grace_s=4.0, replace_after_s=0.1),)
+    rare = [on for on in moments[1:] if not _each_step(known, on)]
+    for on in (middle, *rare):
+        for loss in losses(on):
+            yield usual, (loss,)
+    if several:
+        later = Trigger(at_step=_step(known) + _STEPS)
+        for on in (middle, *rare):
+            first = s.Kill(on=on, replace_after_s=0.1)
+            yield usual, (first, s.Kill(on=later, target=_EVERYONE, replace_after_s=0.1))
+    for faults in with_losses(_of_store(known, usual, middle)):
+        yield usual, faults
+    others = list(_others(ground, known, usual, middle))
+    for fault in others:
+        cluster = next((c for c in clusters if fault.kind in makeable(ground, c)), usual)
+        yield cluster, (fault,)
     for on in moments:
         for loss in losses(on):
             yield usual, (loss,)
-    for fault in _impairments(ground, known, usual, middle, _ALONE_S):
-        cluster = next((c for c in clusters if fault.kind in makeable(ground, c)), usual)
-        yield cluster, (fault,)
     for plan, on in known.follows:
         for loss in losses(on):
             yield plan.cluster, (*plan.fault, loss)
-    if several:
-        later = Trigger(at_step=_step(known) + _STEPS)
-        for on in moments:
-            first = s.Kill(on=on, replace_after_s=0.1)
-            yield usual, (first, s.Kill(on=later, target=_EVERYONE, replace_after_s=0.1))
-    meanwhile = replace(middle, delay_s=_UNDER_WAY_S)
-    for fault in _impairments(ground, known, usual, middle, _WITH_LOSS_S):
-        cluster = next((c for c in clusters if fault.kind in makeable(ground, c)), usual)
-        for loss in losses(meanwhile):
-            yield cluster, (fault, loss)
+    for faults in with_losses(others):
+        cluster = next((c for c in clusters if faults[0].kind in makeable(ground, c)), usual)
+        yield cluster, faults
     for fault in _variants(ground, middle):
         yield usual, (fault,)
     for on in moments[1:]:
@@ -143,13 +157,34 @@ def _variants(ground: Ground, on: Trigger) -> Iterator[FaultKind]:
     yield _notice(on, spares=True, replace_after_s=None)
 
 
-def _impairments(
-    ground: Ground, known: Learned, cluster: ClusterSpec, on: Trigger, lasts_s: float
-) -> Iterator[FaultKind]:
-    """One of each sort of fault that takes no node."""
+def _each_step(known: Learned, on: Trigger) -> bool:
+    """Whether this comes about as often as steps do: a step stands for it."""
+    name = on.point or on.event
+    count = known.calm_points.get(name or "", 0) + known.calm_events.get(name or "", 0)
+    return name is not None and 2 * count >= max(1, known.steps)
+
+
+def _lasts(fault: FaultKind) -> bool:
+    return hasattr(fault, "duration_s")
+
+
+def _is_of_reads(fault: FaultKind) -> bool:
+    """Whether it shows only when state is read: after a loss."""
+    return isinstance(fault, s.ObjectStore) and isinstance(fault.how, BitFlip | Truncated)
+
+
+def _of_store(known: Learned, cluster: ClusterSpec, on: Trigger) -> Iterator[FaultKind]:
+    """One of each misbehaviour of the object store."""
     nodes = [node.name for node in cluster.nodes()]
     for how in misbehaviours.plain_object_store(known.keys, nodes):
-        yield s.ObjectStore(on=on, how=how, duration_s=lasts_s)
+        yield s.ObjectStore(on=on, how=how, duration_s=_ALONE_S)
+
+
+def _others(
+    ground: Ground, known: Learned, cluster: ClusterSpec, on: Trigger
+) -> Iterator[FaultKind]:
+    """One of each other sort of fault that only hinders nodes, or adds some."""
+    lasts_s = _ALONE_S
     for link in ground.links:
         cut = tuple(Toxic(type="timeout", stream=way) for way in ("upstream", "downstream"))
         yield s.Network(on=on, link=link, toxic=cut, duration_s=lasts_s, cuts=True)

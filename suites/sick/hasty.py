@@ -5,18 +5,14 @@ Planted bug: a kill between the two leaves a checkpoint that looks complete and 
 
 from __future__ import annotations
 
-import json
-
 from bucket import Bucket, main
-from minimal import hash8
 
 from chaosspot import probe
 
 
 class Hasty(Bucket):
     def store_checkpoint(self, step: int, body: bytes) -> None:
-        manifest = {"step": step, "position": self.position, "sum": hash8(body)}
-        self.upload(self.manifest_key(step), json.dumps(manifest).encode())
+        self.upload(self.manifest_key(step), self.manifest(step, self.position, body))
         probe.point("upload.before-manifest")
         self.upload(self.state_key(step), body)
 

@@ -5,10 +5,7 @@ Planted bug: what is reported durable is uploaded when the next checkpoint is du
 
 from __future__ import annotations
 
-import json
-
 from bucket import Bucket, main
-from minimal import hash8
 
 
 class LiarInStore(Bucket):
@@ -19,8 +16,7 @@ class LiarInStore(Bucket):
     def store_checkpoint(self, step: int, body: bytes) -> None:
         for at, earlier, position in self.staged:
             self.upload(self.state_key(at), earlier)
-            manifest = {"step": at, "position": position, "sum": hash8(earlier)}
-            self.upload(self.manifest_key(at), json.dumps(manifest).encode())
+            self.upload(self.manifest_key(at), self.manifest(at, position, earlier))
         self.staged = [(step, body, self.position)]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from chaosspot import Verdict, content, schedule, toml, trainers
 from chaosspot import history as h
-from chaosspot.conductor import judge_run
+from chaosspot.conductor import judge_run, undisturbed
 from chaosspot.conductor.rundir import evidence_of
 from chaosspot.oracles.lineage import Lineage
 from chaosspot.schedule import Kill, Notice, Target, Terminate, Trigger
@@ -305,3 +305,25 @@ for step in range(1, 10**9):
     verdict = attack(trainer=python(code, promises=Promises(exact="any-world")), steps=10)
     assert outcomes(verdict)["equality"] is Outcome.UNKNOWN
     assert (Path(verdict.run) / "twin-differs.jsonl").exists()
+
+
+def test_that_two_twins_agree_is_found_out_once(
+    attack: Attack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, plan = schedule.load("suites/schedules/kill-and-replace")
+    played: list[int] = []
+    play = undisturbed._Search._play
+
+    async def counted(search: Any, folder: Path, steps: int) -> bytes:
+        played.append(steps)
+        return await play(search, folder, steps)
+
+    monkeypatch.setattr(undisturbed._Search, "_play", counted)
+    for number in range(2):
+        verdict = attack(schedule=plan, trainer="forgetful")
+        assert outcomes(verdict)["equality"] is Outcome.FAIL
+        assert not (Path(verdict.run) / "twin-differs.jsonl").exists()
+        if number == 0:
+            assert len(played) in (2, 3)  # the twin, if it was not kept; again; and another
+            before = len(played)
+    assert len(played) == before

@@ -11,13 +11,16 @@ import psutil
 import pytest
 from commands import CHAOSSPOT, Cli, cli_in, within
 from hypothesis import given, settings
+from hypothesis.strategies import SearchStrategy
+from msgspec.structs import replace
 
 from chaosspot import attack, content, schedule, trainers
 from chaosspot.explore import Ground, attacking, preemptions, schedules
 from chaosspot.explore.crash_points import crash_points
 from chaosspot.explore.journal import Journal
 from chaosspot.explore.running import few
-from chaosspot.schedule import Schedule
+from chaosspot.schedule import ClusterSpec, Group, Schedule
+from chaosspot.trainers import Trainer
 from chaosspot.verdict import Outcome
 
 
@@ -111,16 +114,48 @@ def test_a_plain_test_of_a_trainer_needs_nothing_but_its_settings(tmp_path: Path
     survives()
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("examples", [2, pytest.param(100, marks=pytest.mark.soak)])
-def test_the_reference_trainer_survives_drawn_preemptions(tmp_path: Path, examples: int) -> None:
+def test_the_reference_trainer_survives_a_hundred_drawn_preemptions(tmp_path: Path) -> None:
+    drawn = preemptions(trainer="reference", min_nodes=3, max_nodes=3, max_faults=2, min_lead_s=10)
+    outcomes = survived("reference", drawn, examples=100, runs=tmp_path)
+    assert outcomes.count(Outcome.UNKNOWN) <= len(outcomes) / 100
+
+
+def survived(
+    trainer: Trainer | str, drawn: SearchStrategy[Schedule], *, examples: int, runs: Path
+) -> list[Outcome]:
+    """Attack by each; one that fails is shown. Returns what they came to."""
+    outcomes: list[Outcome] = []
+
     @settings(attacking, max_examples=examples, database=None, derandomize=True)
-    @given(preemptions(trainer="reference", min_nodes=3, max_nodes=3, max_faults=2, min_lead_s=10))
+    @given(drawn)
     def survives(plan: Schedule) -> None:
-        attack(plan, trainer="reference", runs=tmp_path).check()
+        verdict = attack(plan, trainer=trainer, runs=runs)
+        outcomes.append(verdict.outcome)
+        if verdict.outcome is Outcome.FAIL:
+            verdict.check()
 
     survives()
+    return outcomes
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_a_small_reference_trainer_survives_ten_drawn_preemptions(tmp_path: Path) -> None:
+    """A model of a few thousand numbers on two nodes, and one twin for all."""
+    small = ("--width", "32", "--layers", "1", "--heads", "2", "--seq-len", "16")
+    reference = trainers.load("reference")
+    promises = replace(reference.promises, snapshot_every_steps=40)  # a step takes some 20 ms
+    trainer = replace(
+        reference, command=(*reference.command, *small, "--micro-batch", "1"), promises=promises
+    )
+    two = ClusterSpec(group=(Group(count=2, zones=("a", "b")),))
+
+    drawn = preemptions(trainer=trainer, clusters=(two,), max_faults=2, min_lead_s=10)
+    outcomes = survived(trainer, drawn, examples=10, runs=tmp_path)
+    assert outcomes == [Outcome.PASS] * len(outcomes)
+    assert len(outcomes) >= 10
 
 
 def test_every_sick_trainer_can_be_explored() -> None:
