@@ -40,7 +40,7 @@ def start_lighthouse(bind: str) -> Any:
     )
 
 
-def spare_torch() -> None:
+def _spare_torch() -> None:
     """Let ``torchft.coordination`` be imported without what the package imports first: torch, which
     takes seconds to load, and which a Lighthouse has no use for."""
     found = importlib.util.find_spec("torchft")
@@ -54,24 +54,14 @@ def local_url(server: Any, host: str = "127.0.0.1") -> str:
     return address.replace(socket.gethostname(), host)
 
 
-def _spare_torch() -> None:
-    """Let ``torchft.coordination`` be imported without the rest of torchft, which imports torch:
-    this process needs none of it, and would take seconds to start.
-    """
-    found = importlib.util.find_spec("torchft")
-    if found is not None and "torchft" not in sys.modules:
-        sys.modules["torchft"] = importlib.util.module_from_spec(found)
-
-
 def main(argv: list[str] | None = None) -> int:
     """Run until SIGTERM or SIGINT; 2 when the address cannot be used."""
     parser = argparse.ArgumentParser(prog="python -m chaosspot.trainer.lighthouse")
     parser.add_argument("--bind", default="127.0.0.1:29510", metavar="HOST:PORT")
     bind: str = parser.parse_args(argv).bind
-    _spare_torch()
     stops = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, stops)  # before any thread, which inherits the mask
-    spare_torch()
+    _spare_torch()
     try:
         server = start_lighthouse(bind)
     except (RuntimeError, OSError, ValueError) as error:
