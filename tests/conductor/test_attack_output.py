@@ -33,6 +33,11 @@ def test_a_progress_bar_that_never_ends_its_line_is_read(attack: Callable[..., V
     verdict = attack(Kill(on=Trigger(at_step=15), target=Target(count=1)), trainer=trainer)
     assert verdict.outcome is Outcome.PASS, verdict.findings
     records: Any = h.read(Path(verdict.run) / "history.jsonl")
-    mine = [r for r in records if isinstance(r, h.Commit) and r.node == "node-0"]
-    assert [r.step for r in mine] == list(range(1, len(mine) + 1))
-    assert mine[3].loss == 0.25
+    found: dict[str, list[h.Commit]] = {}
+    for record in records:
+        if isinstance(record, h.Commit):
+            found.setdefault(record.node, []).append(record)
+    for commits in found.values():
+        assert [commit.step for commit in commits] == list(range(1, len(commits) + 1))
+    longest = max(found.values(), key=len)
+    assert longest[3].loss == 0.25

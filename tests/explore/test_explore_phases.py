@@ -6,7 +6,7 @@ import pytest
 from histories import Story
 
 from chaosspot import history as h
-from chaosspot.explore.aim import learned
+from chaosspot.explore.learned import learned
 from chaosspot.explore.ground import ground_of
 from chaosspot.explore.journal import Entry
 from chaosspot.explore.phases import PHASES, phases
