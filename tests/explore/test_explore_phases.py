@@ -6,9 +6,9 @@ import pytest
 from histories import Story
 
 from chaosspot import history as h
-from chaosspot.explore.learned import learned
 from chaosspot.explore.ground import ground_of
 from chaosspot.explore.journal import Entry
+from chaosspot.explore.learned import learned
 from chaosspot.explore.phases import PHASES, phases
 from chaosspot.explore.told import coverage
 from chaosspot.explore.trial import Strike, Trial, key_of
