@@ -30,6 +30,7 @@ _SEEDS = 4  # as many choices as are drawn
 _STEPS = 40  # of an undisturbed run of which nothing is known
 _ALONE_S = 3.0
 _WITH_LOSS_S = 5.0  # long enough for a node to come back meanwhile
+_UNTIL_READ_S = 15.0  # also on a busy machine, on which a start takes seconds
 _UNDER_WAY_S = 0.7  # from the beginning of a fault to the loss while it lasts
 _AT_ONCE = ("commit", "begin")  # events that a step tells better
 _EVERYONE = Target()
@@ -84,7 +85,8 @@ def _looks(
         for fault in faults:
             if not _is_of_reads(fault):
                 yield (fault,)
-            longer = replace(fault, duration_s=_WITH_LOSS_S) if _lasts(fault) else fault
+            lasts_s = _UNTIL_READ_S if _is_of_reads(fault) else _WITH_LOSS_S
+            longer = replace(fault, duration_s=lasts_s) if _lasts(fault) else fault
             yield from ((longer, loss) for loss in losses(replace(middle, delay_s=_UNDER_WAY_S)))
 
     yield usual, (s.Kill(on=middle, replace_after_s=0.1),)

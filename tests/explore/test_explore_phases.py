@@ -130,7 +130,7 @@ def test_a_trial_is_read_off_a_history() -> None:
     assert (trial.recovery_s, trial.rework_steps) == (1.5, 2)
     assert trial.events == {"commit": 10, "snapshot.durable": 1}
     assert trial.points == {"step.after-commit": 10}
-    assert trial.steps_per_s == 1.0
+    assert (trial.steps, trial.steps_per_s) == (10, 1.0)
     (strike,) = trial.strikes
     assert strike == Strike(
         kind="kill", target="zone", trigger="event join", effect=True, step=10, phases=("calm",)
