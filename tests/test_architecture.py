@@ -13,7 +13,7 @@ ROW = re.compile(r"^\| (?P<what>[^|]+) \| `(?P<file>[^`]+)` \| `(?P<test>[^`]+)`
 
 def test_each_property_is_held_by_a_test_that_is_there() -> None:
     rows = [match.groups() for match in ROW.finditer(TEXT)]
-    assert len(rows) == 12
+    assert len(rows) >= 12
     for what, file, test in rows:
         tree = ast.parse((ROOT / "tests" / file).read_text())
         functions = {f.name for f in tree.body if isinstance(f, ast.FunctionDef)}

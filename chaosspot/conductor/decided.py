@@ -6,6 +6,7 @@ from chaosspot import history as h
 from chaosspot.oracles import Evidence
 from chaosspot.oracles.recovery import bound_s
 from chaosspot.oracles.rejoin import came_back, returns
+from chaosspot.oracles.restarts import begins_again
 
 __all__ = ["decided", "ready_t"]
 
@@ -26,7 +27,8 @@ def decided(evidence: Evidence, *, now: float, settle_steps: int) -> bool:
     True when all faults have acted and healed, every loss was recovered from and caught up with,
     every replacement has committed and ``settle_steps`` steps came after; or when a bound is
     exceeded by half of it, after all faults have healed: who is slow is told apart from who
-    never comes back.
+    never comes back. A node that failed and is being started again is waited for: where starting
+    takes long, that it does nothing but fail would not be seen.
     """
     if not evidence.faults or not all(view.healed or view.missed for view in evidence.faults):
         return False
@@ -46,7 +48,7 @@ def decided(evidence: Evidence, *, now: float, settle_steps: int) -> bool:
                 return False  # capacity is still to come
             return overdue(loss.effect_t)
         if loss.recovered is None:
-            return overdue(loss.start_t)
+            return overdue(loss.start_t) and not begins_again(evidence, now)
         if loss.caught_up is None:  # repeating what was lost takes as long as it takes
             return now - evidence.commits[-1].t > patience_s
         settled_t = max(settled_t, loss.caught_up.t, loss.recovered.t)

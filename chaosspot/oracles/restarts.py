@@ -10,7 +10,7 @@ from chaosspot.verdict import Finding, Outcome
 
 NAME = "restarts"
 
-_LOOP = 3  # failures in a row
+LOOP = 3  # failures in a row
 
 
 def check(evidence: Evidence) -> Iterator[Finding]:
@@ -22,17 +22,35 @@ def check(evidence: Evidence) -> Iterator[Finding]:
             worst = row
     if not worst:
         return
-    loop = len(worst) >= _LOOP
+    loop = len(worst) >= LOOP
     last = worst[-1]
     times = f"{len(worst)} time{'s' if len(worst) > 1 else ''}"
     yield Finding(
         oracle=NAME,
         outcome=Outcome.FAIL if loop else Outcome.PASS,
         message=f"{last.node} failed {times} without a commit, the last with code {last.code}",
-        bound=_LOOP - 1,
+        bound=LOOP - 1,
         measured=len(worst),
         unit="failures",
         evidence=tuple(record.seq for record in worst)[:20],
+    )
+
+
+def begins_again(evidence: Evidence, now: float) -> bool:
+    """Whether a node that failed was started again, too few times to call it a loop, and has had
+    less time than a start may take: it may commit yet, or fail once more."""
+    pending: dict[str, float] = {}
+    for row in _rows(evidence):
+        last = row[-1]
+        pending.pop(last.node, None)
+        if isinstance(last, h.NodeRestart) and len(row) < LOOP:
+            pending[last.node] = last.t
+    return any(
+        now - t <= evidence.trainer.timeouts.start_s
+        and not any(
+            record.node == node and record.t > t for record in evidence.of(h.Commit, h.NodeGone)
+        )
+        for node, t in pending.items()
     )
 
 

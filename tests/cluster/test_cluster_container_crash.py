@@ -62,6 +62,9 @@ class Driver:
         for process in [*(guardians if guardian_too else []), harness]:
             process.kill()
         self.process.wait()
+        if guardian_too:  # each holds the lock of the lease until it is gone
+            _, alive = psutil.wait_procs(guardians, timeout=GONE_S)
+            assert alive == []
 
 
 @pytest.fixture

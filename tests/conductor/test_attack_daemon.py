@@ -130,6 +130,7 @@ def test_a_daemon_that_dies_ends_the_attack_and_the_next_start_cleans_up(
     assert harness.leases() == []
 
 
+@pytest.mark.soak
 def test_subnets_that_are_all_taken_are_named(daemon: OwnDaemon, harness: Harness) -> None:
     daemon.start(
         "ip link add taken type bridge; ip link set taken up; "
@@ -146,6 +147,7 @@ def test_subnets_that_are_all_taken_are_named(daemon: OwnDaemon, harness: Harnes
     assert harness.leases() == []
 
 
+@pytest.mark.soak
 def test_a_daemon_without_room_is_named(daemon: OwnDaemon, harness: Harness) -> None:
     daemon.data.mkdir()
     room = ["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", str(daemon.data)]
@@ -162,6 +164,7 @@ def test_a_daemon_without_room_is_named(daemon: OwnDaemon, harness: Harness) -> 
     assert harness.leases() == []
 
 
+@pytest.mark.soak
 def test_a_run_directory_without_room_is_named(
     daemon: OwnDaemon, harness: Harness, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

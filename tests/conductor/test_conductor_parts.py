@@ -46,6 +46,27 @@ def test_waiting_for_recovery_ends_when_the_bound_is_exceeded_by_half() -> None:
     assert decided(evidence, now=20.2, settle_steps=1)
 
 
+def test_who_is_started_again_may_show_that_it_does_nothing_but_fail() -> None:
+    story = undisturbed(5)
+    story.kill(5.1, "node-0")
+    story.kill(5.1, "node-1")
+
+    def is_decided(now: float) -> bool:
+        return decided(story.evidence(KILL, recovery_s=10.0), now=now, settle_steps=1)
+
+    story.up(5.2, "node-2", replaces="node-1")
+    assert is_decided(21.0)
+    story.tell(h.NodeRestart, 15.0, "node-2", code=1)
+    start_s = story.evidence(KILL).trainer.timeouts.start_s
+    assert not is_decided(21.0)
+    assert not is_decided(15.0 + start_s)
+    assert is_decided(15.1 + start_s)  # it has not even begun
+    story.tell(h.NodeRestart, 19.0, "node-2", code=1)
+    assert not is_decided(21.0)
+    story.tell(h.NodeRestart, 20.0, "node-2", code=1)
+    assert is_decided(21.0)  # three in a row
+
+
 def test_a_fault_that_heals_after_the_bound_leaves_time_to_come_back() -> None:
     story = undisturbed(5)
     story.tell(h.FaultInjected, 5.1, fault=0, kind="pause", nodes=("node-1",))
