@@ -2,10 +2,11 @@
 
 Every trainer of ``suites/sick`` is explored with one seed and one budget. A line each: whether a
 failure was found and by which oracle, after how many attacks and seconds, in how many more it was
-made smaller, how many faults are left, and how many of 5 replays failed again. Of those that were
-not found it says which kinds of fault the bug needs and which of them never had an effect. Then how
-many attacks a minute are made, of the smallest trainer with kills alone. Exits with 1 if one was
-not found, or something else than its bug was.
+made smaller, how many faults are left, and how many of 5 replays failed again. One that fails
+without any fault is not explored further. Of those that were not found it says which kinds of fault
+the bug needs and which of them never had an effect. Then how many attacks a minute are made, of the
+smallest trainer with kills alone. Exits with 1 if one was not found, or something else than its bug
+was.
 
     python suites/bench/explore.py [--budget 5m] [--seed 1] [--only NAME ...] [--keep FOLDER]
 """
@@ -44,6 +45,7 @@ HEAD = [
 MOST_SHRINKS = 30
 LEAST_RATE = 15
 RATE_FOR = "90s"
+FOUND, UNDISTURBED = "yes", "undisturbed"
 FIRST = (  # quick ones
     "torn",
     "newest-by-name",
@@ -71,12 +73,12 @@ def main() -> int:
             show("  ".join(line))
             lines.append(line)
         show("\n" + table(lines))
-        shrinks = [int(line[6]) for line in lines[1:] if line[2] == "yes"]
+        shrinks = [int(line[6]) for line in lines[1:] if line[2] == FOUND]
         if shrinks:
             wanted = f"at most {MOST_SHRINKS} are wanted"
             show(f"made smaller in a median of {statistics.median(shrinks):g} attacks; {wanted}")
         show(rate(options.seed, Path(runs)))
-    return int(any(line[2] != "yes" for line in lines[1:]))
+    return int(any(line[2] not in (FOUND, UNDISTURBED) for line in lines[1:]))
 
 
 def rate(seed: int, runs: Path) -> str:
@@ -109,16 +111,19 @@ def explored(name: str, budget: str, seed: int, runs: Path, keep: Path | None) -
 def line_of(name: str, sick: Sick, report: Report, took_s: float) -> list[str]:
     """One line of the table; ``seconds`` are those to the first failure, or all."""
     came_to = report.exploration
-    found = came_to.found
+    found, alone = came_to.found, came_to.undisturbed
+    its_own = (sick.finding, *sick.follows)
+    spent = [f"{came_to.attacks}", f"{took_s:.0f}"]
+    if alone is not None:  # it needs no fault
+        how = UNDISTURBED if alone.oracle in its_own else "other"
+        return [name, sick.finding, how, alone.oracle, *spent, "-", "0", "-", "-", ""]
     if found is None:
-        how = "broken" if came_to.stopped == "broken" else "no"
-        spent = [f"{came_to.attacks}", f"{took_s:.0f}"]
-        return [name, sick.finding, how, "-", *spent, "-", "-", "-", "-", missing(sick, report)]
+        return [name, sick.finding, "no", "-", *spent, "-", "-", "-", "-", missing(sick, report)]
     plan = found.schedule
     return [
         name,
         sick.finding,
-        "yes" if found.trial.oracle in (sick.finding, *sick.follows) else "other",
+        FOUND if found.trial.oracle in its_own else "other",
         found.trial.oracle,
         str(found.attacks),
         f"{found.after_s:.0f}",
