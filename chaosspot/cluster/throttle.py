@@ -83,7 +83,10 @@ class Throttle:
             return time.monotonic()
 
     def mend(self) -> int:
-        """Take one limit away; how many bytes were written since the first."""
+        """Take one limit away; how many bytes were written since the first.
+
+        None are while the flash is empty: those went somewhere else on the same drive.
+        """
         with self._lock:
             if self._limits[1:]:
                 self._limits.pop()
@@ -110,7 +113,8 @@ class Throttle:
     def _count(self) -> None:
         if self._promised and self._drive and (group := Path(self._promised[1].group)).is_dir():
             control, device = self._drive
-            self._written_bytes = control.written_bytes(group, device)
+            if not self._flash.is_dir() or any(self._flash.iterdir()):
+                self._written_bytes = control.written_bytes(group, device)
 
     def _move_into(self, group: Path) -> None:
         """All of the tree but its supervisor. Twice, for what is forked meanwhile."""

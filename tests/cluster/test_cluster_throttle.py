@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from waiting import until
 
+from chaosspot.cluster import Launch
 from chaosspot.cluster.processes import unsupported
 from chaosspot.cluster.throttle import lacking
 from chaosspot.schedule import ClusterSpec, FileError, Group, Node, Schedule, SlowFlash, Trigger
@@ -77,6 +79,38 @@ async def test_what_forks_without_end_is_slowed_too(
         await cluster.slow_flash("node-0", 1_000_000)
         inside = groups(lease)["node-0"]
         assert all(process.pid in inside | groups(lease)["node-0"] for process in family.alive())
+
+
+WRITER = """
+import os, sys
+with open(sys.argv[1], "wb") as file:
+    while True:
+        file.write(b"x" * 4096)
+        file.flush()
+        os.fsync(file.fileno())
+"""
+
+
+@needs_groups
+@pytest.mark.parametrize("kept", [False, True])
+async def test_what_is_written_elsewhere_is_none_of_an_empty_flash(
+    cluster_in: Any, make_node: MakeNode, run_directory: Path, kept: bool
+) -> None:
+    elsewhere = run_directory / "elsewhere"
+    launch = Launch(
+        argv=(sys.executable, "-I", "-S", "-c", WRITER, str(elsewhere)),
+        environments=({},),
+        log=run_directory / "log",
+    )
+    async with cluster_in() as cluster:
+        await cluster.start(make_node("node-0"), launch)
+        if kept:
+            (run_directory / "nodes" / "node-0" / "flash" / "kept").touch()
+        await cluster.slow_flash("node-0", 100_000_000)
+        await until(elsewhere.exists)
+        before = elsewhere.stat().st_size
+        await until(lambda: elsewhere.stat().st_size > before + 100_000)
+        assert (await cluster.mend_flash("node-0") > 0) == kept
 
 
 async def test_a_flash_in_memory_is_refused_before_anything_runs(tmp_path: Path) -> None:
