@@ -36,7 +36,7 @@ def load(
         TraceError: with the path, and what is wrong or has to be said.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # spreadsheets write a byte order mark
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise TraceError(f"cannot read the trace {str(path)!r}: {reason}") from error

@@ -137,6 +137,13 @@ def test_what_cannot_be_read_is_said_with_its_place(
         loads(text, **options)
 
 
+def test_a_byte_order_mark_and_carriage_returns_are_read_over(tmp_path: Path) -> None:
+    text = "0,add,a\n60000,remove,a\n"
+    exported = tmp_path / "exported.csv"
+    exported.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+    assert load(exported).counts.tolist() == loads(text).counts.tolist() == [1, 0]
+
+
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"cannot read the trace '.*nowhere.csv': No such file"):
         load(tmp_path / "nowhere.csv")
