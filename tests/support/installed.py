@@ -23,7 +23,7 @@ def environment(base: Path) -> Path:
     """A virtual environment that holds what pip installs for the wheel, nothing else."""
     env = base / "env"
     _run(sys.executable, "-m", "venv", env)
-    pip = (env / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-compile")
+    pip = (env / "bin" / "python", "-m", "pip", "install", "--quiet")
     _run(*pip, "--constraint", ROOT / "constraints.txt", wheel(base))
     return env
 
