@@ -142,7 +142,10 @@ def survived(
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
-def test_a_small_reference_trainer_survives_ten_drawn_preemptions(tmp_path: Path) -> None:
+@pytest.mark.parametrize("examples", [3, pytest.param(10, marks=pytest.mark.soak)])
+def test_a_small_reference_trainer_survives_drawn_preemptions(
+    tmp_path: Path, examples: int
+) -> None:
     """A model of a few thousand numbers on two nodes, and one twin for all."""
     small = ("--width", "32", "--layers", "1", "--heads", "2", "--seq-len", "16")
     reference = trainers.load("reference")
@@ -153,9 +156,9 @@ def test_a_small_reference_trainer_survives_ten_drawn_preemptions(tmp_path: Path
     two = ClusterSpec(group=(Group(count=2, zones=("a", "b")),))
 
     drawn = preemptions(trainer=trainer, clusters=(two,), max_faults=2, min_lead_s=10)
-    outcomes = survived(trainer, drawn, examples=10, runs=tmp_path)
+    outcomes = survived(trainer, drawn, examples=examples, runs=tmp_path)
     assert outcomes == [Outcome.PASS] * len(outcomes)
-    assert len(outcomes) >= 10
+    assert len(outcomes) >= examples
 
 
 def test_every_sick_trainer_can_be_explored() -> None:
