@@ -11,11 +11,11 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
+from commands import within
 
 from chaosspot.undo import docker
 
@@ -51,11 +51,12 @@ class OwnDaemon:
                 stderr=log,
                 start_new_session=True,
             )
-        deadline = time.monotonic() + ANSWERS_S
-        while not docker.reachable(str(self.socket)):
-            assert self._process.poll() is None, self.said()
-            assert time.monotonic() < deadline, self.said()
-            time.sleep(0.05)
+        assert within(ANSWERS_S, self._answers), self.said()
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, self.said()
+        return docker.reachable(str(self.socket))
 
     def kill(self) -> None:
         """SIGKILL; its containers live on, as after any crash of a daemon."""
