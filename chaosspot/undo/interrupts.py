@@ -7,10 +7,14 @@ what must end at once is ended by SIGKILL, and then the guardian heals.
 from __future__ import annotations
 
 import signal
+import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = ["run", "treat_alike"]
 
@@ -54,8 +58,8 @@ def run(main: Callable[[], Awaitable[T]]) -> T:
                 act()
 
     async def entry() -> None:
-        with anyio.CancelScope() as scope:
-            loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
+        with _waking(loop), anyio.CancelScope() as scope:
             cancel.append(lambda: loop.call_soon_threadsafe(scope.cancel))
             if told:
                 scope.cancel()
@@ -83,3 +87,26 @@ def _listening(tell: Callable[[int, Any], None]) -> Iterator[None]:
     finally:
         for number, handler in mine.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def _waking(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """A signal wakes the loop, also one that comes to another thread, or just before it waits.
+
+    A handler in Python runs between two instructions of the main thread: one that waits for
+    files already runs it only after that, be it an hour.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard, told = socket.socketpair()
+    with heard, told:
+        heard.setblocking(False)
+        told.setblocking(False)
+        loop.add_reader(heard, heard.recv, 4096)
+        before = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(before)
+            loop.remove_reader(heard)

@@ -5,6 +5,7 @@ FAULT is ``pause``, ``full`` or ``cut``.
 """
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -12,7 +13,7 @@ import anyio
 from chaosspot.cluster import Cut, Launch
 from chaosspot.cluster.containers import ContainerCluster
 from chaosspot.schedule import Node
-from chaosspot.undo import Lease, heal_dead_runs, heal_lost_containers
+from chaosspot.undo import Lease, heal_dead_runs, heal_lost_containers, interrupts
 
 
 async def main(run: Path, fault: str = "") -> None:
@@ -50,4 +51,4 @@ async def main(run: Path, fault: str = "") -> None:
 
 for healed in [*heal_dead_runs(), *heal_lost_containers()]:
     print(healed, flush=True)
-anyio.run(main, Path(sys.argv[1]), *sys.argv[2:])
+interrupts.run(partial(main, Path(sys.argv[1]), *sys.argv[2:]))

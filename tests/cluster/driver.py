@@ -6,6 +6,7 @@ FAULT is ``pause`` (all nodes are paused), ``full`` (each has a small flash, whi
 """
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -13,7 +14,7 @@ import anyio
 from chaosspot.cluster import Launch
 from chaosspot.cluster.processes import ProcessCluster
 from chaosspot.schedule import Node
-from chaosspot.undo import Lease, heal_dead_runs
+from chaosspot.undo import Lease, heal_dead_runs, interrupts
 
 
 async def main(run: Path, number: str, kind: str = "tree", fault: str = "") -> None:
@@ -54,4 +55,4 @@ async def main(run: Path, number: str, kind: str = "tree", fault: str = "") -> N
 
 for healed in heal_dead_runs():
     print(healed, flush=True)
-anyio.run(main, Path(sys.argv[1]), *sys.argv[2:])
+interrupts.run(partial(main, Path(sys.argv[1]), *sys.argv[2:]))

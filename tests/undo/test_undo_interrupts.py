@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 
 import anyio
@@ -76,6 +77,25 @@ def test_a_signal_that_comes_last_of_all_is_not_lost() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         interrupts.run(main)
+
+
+def test_a_signal_wakes_a_loop_that_waits_for_something_else() -> None:
+    """It comes to another thread here; just before the wait begins, it is as unheard."""
+    healed = False
+
+    async def main() -> None:
+        nonlocal healed
+        threading.Thread(target=signal.raise_signal, args=(signal.SIGTERM,)).start()
+        try:
+            await anyio.sleep(30)
+        finally:
+            healed = True
+
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        interrupts.run(main)
+    assert healed
+    assert time.monotonic() - started < 15
 
 
 def test_without_a_signal_there_is_the_result_or_the_error() -> None:
