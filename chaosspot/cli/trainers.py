@@ -45,6 +45,8 @@ def init(
     ):
         mark = "[green]read[/]" if found else "[yellow]not read[/]"
         out.print(f"{mark}  {what}  {escape(found)}", highlight=False, soft_wrap=True)
+    if not (known.log.strip() or known.probe):
+        out.print(f"  it printed nothing in {try_s:g} s; --try-s gives it longer", highlight=False)
     if not known.checkpoints:
         out.print("  no checkpoint was found in $CHAOSSPOT_STORE, which is what outlives a node")
     out.print(f"wrote {targets[0]} and {targets[1]}", markup=False, soft_wrap=True)

@@ -30,10 +30,14 @@ class JournalError(ValueError):
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, tag="exploration"):
-    """What is explored: enough to go on with it, and to know that it is the same."""
+    """What is explored: enough to go on with it, and to know that it is the same.
+
+    ``named``: the trainer as it was asked for, a name or a path.
+    """
 
     version: int = _VERSION
     trainer: Trainer
+    named: str = ""
     ground: Ground
     seed: int
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import secrets
+import shlex
+import tempfile
 from collections.abc import Collection
 from pathlib import Path
 
@@ -65,7 +67,7 @@ def explore(
         kinds, min_nodes, max_nodes, cloud, store: what may be drawn; all that suits the trainer.
         seed: decides what is tried; chosen and recorded without one.
         runs: where the directory of the exploration is made.
-        keep: a folder into which a schedule that was found is copied.
+        keep: a folder into which a schedule that was found is copied; made if it is missing.
         resume: the directory of an exploration that was killed or ran out of its budget, to go on
             with; trainer, seed and what may be drawn are then its own.
         watcher: told what happens while it does.
@@ -79,10 +81,13 @@ def explore(
         KeyboardInterrupt: it was told to stop; everything is healed, and it can be resumed.
     """
     budget = Budget.parse(budget) if isinstance(budget, str) else budget
+    if keep is not None:
+        _usable(Path(keep))
     if resume is not None:
         folder = Path(resume)
         journal = Journal.resume(folder / "journal.jsonl")
     else:
+        named = trainer if isinstance(trainer, str) else trainer.name
         if isinstance(trainer, str):
             trainer = trainers.load(trainer)
         ground = ground_of(
@@ -97,10 +102,26 @@ def explore(
         ground = replace(ground, clusters=few(ground))
         seed = secrets.randbelow(2**31) if seed is None else seed
         folder = rundir.create(Path(runs), f"explore-{trainer.name}", seed)
-        header = Header(trainer=trainer, ground=ground, seed=seed)
+        header = Header(trainer=trainer, named=named, ground=ground, seed=seed)
         journal = Journal.create(folder / "journal.jsonl", header)
     with journal:
         return _explored(folder, journal, budget, keep, watcher)
+
+
+def _usable(keep: Path) -> None:
+    """Make the folder, and be sure that a file can be written there: hours may go by before it is.
+
+    Raises:
+        RunError: with the path and the reason.
+    """
+    try:
+        keep.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=keep):
+            pass
+    except OSError as error:
+        raise rundir.RunError(
+            f"cannot keep schedules in {str(keep)!r}: {error.strerror or error}"
+        ) from error
 
 
 def few(ground: Ground) -> tuple[ClusterSpec, ...]:
@@ -158,14 +179,14 @@ def _explored(
         exploration=came_to,
         coverage=coverage(journal.entries, header.ground),
     )
-    report = _saved(report, header.trainer, folder, None if keep is None else Path(keep))
+    report = _saved(report, header, folder, None if keep is None else Path(keep))
     rundir.write(folder / "report.json", msgspec.json.format(msgspec.json.encode(report)))
     return report
 
 
-def _saved(report: Report, trainer: Trainer, folder: Path, keep: Path | None) -> Report:
+def _saved(report: Report, header: Header, folder: Path, keep: Path | None) -> Report:
     """The report, with the files that hold what was found or what was worst."""
-    came_to = report.exploration
+    came_to, trainer = report.exploration, header.trainer
     if came_to.worst is not None:
         rundir.write(folder / "worst.toml", toml.dumps(came_to.worst.schedule).encode())
     if came_to.found is None:
@@ -175,12 +196,12 @@ def _saved(report: Report, trainer: Trainer, folder: Path, keep: Path | None) ->
     rundir.write(folder / "found.toml", text)
     kept = ""
     if keep is not None:
-        keep.mkdir(parents=True, exist_ok=True)
         path = keep / f"{trainer.name}-{came_to.found.trial.oracle}-{key_of(plan)}.toml"
         rundir.write(path, text)
         kept = str(path)
-    replay = f"chaosspot attack {kept or folder / 'found.toml'} --trainer {trainer.name}"
-    return replace(report, file=str(folder / "found.toml"), kept=kept, replay=replay)
+    found = str(folder / "found.toml")
+    argv = ("chaosspot", "attack", kept or found, "--trainer", header.named or trainer.name)
+    return replace(report, file=found, kept=kept, replay=shlex.join(argv))
 
 
 def _titled(plan: Schedule, trainer: Trainer, oracle: str) -> Schedule:

@@ -134,6 +134,7 @@ def test_init_says_what_it_could_not_read(tmp_path: Path) -> None:
     done = init(tmp_path, "--", sys.executable, "-c", "import time; time.sleep(9)")
     assert done.returncode == 0, done.stderr
     assert "not read  steps" in done.stdout
+    assert "it printed nothing in 2 s; --try-s gives it longer" in done.stdout
     assert "# [patterns]" in (tmp_path / "chaosspot-trainer.toml").read_text()
     trainers.load(str(tmp_path / "chaosspot-trainer.toml"))
 
