@@ -39,6 +39,7 @@ _EVERY_HELP = "snapshot every 5 steps, every 30s, or auto: as stall and --mtbi m
 _MTBI_HELP = "mean time between interruptions of the whole job, for auto (default 3600)"
 _BALLAST_HELP = "bytes added to the state, to see what its size costs: 2GB"
 _HOST_HELP = "name under which peers reach this rank [$CHAOSSPOT_HOST]"
+_GATHER_HELP = "wait for the disks of peers that may have a newer snapshot (default 10)"
 _STORE_HELP = "what outlives nodes: a directory or s3://BUCKET/PREFIX [$CHAOSSPOT_STORE]"
 
 
@@ -69,6 +70,7 @@ def parse(argv: list[str] | None, environ: Mapping[str, str]) -> TrainConfig:
         option(f"--{name}", type=int, metavar="N")
     option("--ballast", dest="ballast_bytes", type=_size, metavar="SIZE", help=_BALLAST_HELP)
     option("--lr", dest="learning_rate", type=float, metavar="RATE")
+    option("--gather", dest="gather_s", type=float, metavar="SECONDS", help=_GATHER_HELP)
     option("--sigterm-grace", dest="sigterm_grace_s", type=float, metavar="SECONDS")
     option("--device", choices=["cpu", "cuda"])
     option("--no-digest", dest="digest", action="store_false", default=None)

@@ -22,16 +22,14 @@ ROW = _HEAD + _ENTRIES * _WIDTH
 
 _FLASH, _STORE, _BAD = 1, 2, 3
 
-_GATHER_MS = 10_000  # how long to wait for the disks of peers that may be coming back
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Holdings:
     """What one rank could read, and at which step its memory is."""
 
     step: int
-    waited_ms: int = 0
-    """Since it was first ready to train, while its memory held nothing."""
+    patient: bool = True
+    """It would wait still for the disks of peers that may be coming back."""
     flash: frozenset[Part] = frozenset()
     """Parts on its own disk."""
     store: frozenset[SnapshotId] = frozenset()
@@ -61,7 +59,7 @@ def write_row(holdings: Holdings) -> list[int]:
     held = [(_FLASH, part.of, part.index) for part in holdings.flash]
     held += [(_STORE, snapshot, 0) for snapshot in holdings.store]
     entries += sorted(held, key=lambda entry: entry[1], reverse=True)
-    row = [holdings.step, holdings.waited_ms, int(holdings.blind), holdings.rejected]
+    row = [holdings.step, int(holdings.patient), int(holdings.blind), holdings.rejected]
     for kind, of, index in entries[:_ENTRIES]:
         row += [kind, of.step, of.generation, of.count, index]
     return row + [0] * (ROW - len(row))
@@ -80,7 +78,7 @@ def _read_row(row: Sequence[int]) -> Holdings:
             parts[kind].append(Part(SnapshotId(step, generation, count), index))
     return Holdings(
         step=row[0],
-        waited_ms=row[1],
+        patient=bool(row[1]),
         blind=bool(row[2]),
         rejected=row[3],
         flash=frozenset(parts[_FLASH]),
@@ -116,7 +114,7 @@ def awaits(table: Sequence[Holdings], reading: Reading | None) -> bool:
         return True
     newest = reading.snapshot.step if reading is not None else 0
     hope = any(part.of.step > newest for held in table for part in held.flash)
-    return hope and all(held.waited_ms < _GATHER_MS for held in table)
+    return hope and all(held.patient for held in table)
 
 
 def all_lost(table: Sequence[Holdings], reading: Reading | None) -> bool:

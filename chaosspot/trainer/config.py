@@ -73,6 +73,9 @@ class TrainConfig:
     """Time a SIGTERM is taken to leave before SIGKILL follows."""
     collective_timeout_s: float = 5.0
     """Longest wait for one collective, or for one peer's state."""
+    gather_s: float = 10.0
+    """How long a rank that starts waits for peers whose disks may have what is missing of a newer
+    snapshot than any it could restore without them; 0 does not wait."""
     patience_s: float = 180.0
     """How long a rank goes on trying without a single commit before it gives up."""
     verbose: bool = False
@@ -96,6 +99,9 @@ class TrainConfig:
                 raise InputError(
                     f"{name} must be positive and finite, got {name}={getattr(self, name)!r}"
                 )
+
+        if not 0 <= self.gather_s < float("inf"):
+            raise InputError(f"gather must be a time, 0 or more, got {self.gather_s:g} s")
 
     def job_id(self, data_id: str) -> str:
         """Name of the one trajectory these settings lead to, over data named ``data_id``.

@@ -124,7 +124,9 @@ class Trainer:
         )
         stack.callback(self.membership.leave)
         reader = stack.enter_context(Worker("restore"))
-        self.rounds = Rounds(self.membership, self.snapshots.recovery, reader)
+        self.rounds = Rounds(
+            self.membership, self.snapshots.recovery, reader, gather_s=config.gather_s
+        )
         self.joined = False
         self.attempt = Attempt(generation=0, world=0, rank=None, healed=False)  # the latest
         self.staying = 0  # other members who had no notice at the last step

@@ -37,14 +37,19 @@ Source = Literal["peer", "local", "store"]
 
 
 class Rounds:
-    """One round for every membership: tell what is held, agree, read together, load."""
+    """One round for every membership: tell what is held, agree, read together, load.
 
-    def __init__(self, membership: Membership, recovery: Recovery, reader: Worker) -> None:
+    ``gather_s``: how long, from now on, to wait for the disks of peers that may be coming back.
+    """
+
+    def __init__(
+        self, membership: Membership, recovery: Recovery, reader: Worker, *, gather_s: float
+    ) -> None:
         self._membership = membership
         self._recovery = recovery
         self._reader = reader
         self._settled: int | None = None  # the generation
-        self._since = time.monotonic()
+        self._patient_until = time.monotonic() + gather_s
 
     def settled(self, attempt: Attempt) -> bool:
         """Whether the members of this attempt have nothing left to agree on."""
@@ -92,8 +97,8 @@ class Rounds:
         """What each rank holds, by rank; None when the attempt failed."""
         table = torch.zeros((attempt.world, ROW), dtype=torch.int64)
         if attempt.rank is not None:
-            waited_ms = round(1000 * (time.monotonic() - self._since)) if step == 0 else 0
-            holdings = replace(self._recovery.holdings(step), waited_ms=waited_ms)
+            patient = time.monotonic() < self._patient_until
+            holdings = replace(self._recovery.holdings(step), patient=patient)
             table[attempt.rank] = torch.tensor(write_row(holdings))
         self._membership.all_reduce(table.view(-1))
         return None if self._membership.broken else read_table(table.tolist())

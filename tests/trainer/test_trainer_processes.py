@@ -96,7 +96,9 @@ def test_what_lies_on_several_disks_is_put_together(
 
     def start(*nodes: str) -> None:
         for node in nodes:
-            cluster.start(node, steps=ENDLESS, flash=kept[node], store=stores[node])
+            cluster.start(
+                node, "--gather", "90", steps=ENDLESS, flash=kept[node], store=stores[node]
+            )
 
     start(*NODES)
     full_world(cluster)
