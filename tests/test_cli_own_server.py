@@ -17,6 +17,8 @@ import psutil
 import pytest
 from commands import CHAOSSPOT, Cli, attacking, cli_in, of_run, read_until, within
 
+pytestmark = pytest.mark.long
+
 PLAN = """
 [[cluster.group]]
 count = 2
@@ -218,7 +220,6 @@ def test_the_next_start_takes_away_what_nobody_was_left_to(
     assert "proxies" not in again.stdout
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("how", ["dies", "hangs"])
 def test_a_server_that_fails_in_the_middle_makes_no_pass(
     plan: Callable[[float], str],

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from commands import CHAOSSPOT, QUICK, Cli, attacking, cli_in, of_run, read_until
 
+pytestmark = pytest.mark.long
+
 QUICKLY = ("attack", QUICK, "--trainer", "minimal", "--seed", "1")
 
 

@@ -25,6 +25,8 @@ from commands import (
     within,
 )
 
+pytestmark = pytest.mark.long
+
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 

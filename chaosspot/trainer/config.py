@@ -99,7 +99,6 @@ class TrainConfig:
                 raise InputError(
                     f"{name} must be positive and finite, got {name}={getattr(self, name)!r}"
                 )
-
         if not 0 <= self.gather_s < float("inf"):
             raise InputError(f"gather must be a time, 0 or more, got {self.gather_s:g} s")
 

@@ -33,6 +33,7 @@ def test_the_healthy_trainer_passes_the_schedule(
     assert verdict.outcome is Outcome.PASS, verdict.findings
 
 
+@pytest.mark.long
 def test_a_plain_script_is_read_by_what_it_prints(tmp_path: Path) -> None:
     kill = Kill(on=Trigger(at_step=62), replace_after_s=0.3)
     plan = Schedule(cluster=ClusterSpec(group=(Group(count=1),)), fault=(kill,))
