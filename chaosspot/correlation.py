@@ -7,6 +7,7 @@ probability all go at once, else each by itself. Probabilities are not checked h
 
 from __future__ import annotations
 
+import itertools
 import math
 
 __all__ = ["beta_binomial", "binomial", "common_shock"]
@@ -20,12 +21,12 @@ def beta_binomial(nodes: int, loss: float, rho: float) -> list[float]:
     """
     if rho >= 1 or loss in (0, 1):
         return _all_or_none(nodes, loss)
-    if rho < 1e-9:  # the beta function of such large arguments is all rounding
-        return binomial(nodes, loss)
-    spread = (1 - rho) / rho
-    a, b = loss * spread, (1 - loss) * spread
+    # The beta functions, as the products that are left of them: theirs are of logarithms so large
+    # that at a small rho their difference is all rounding.
+    step = rho / (1 - rho)
+    losses, stays, draws = (_log_rising(start, step, nodes) for start in (loss, 1 - loss, 1.0))
     found = [
-        math.exp(_log_choose(nodes, k) + _log_beta(k + a, nodes - k + b) - _log_beta(a, b))
+        math.exp(_log_choose(nodes, k) + losses[k] + stays[nodes - k] - draws[nodes])
         for k in range(nodes + 1)
     ]
     total = math.fsum(found)
@@ -41,10 +42,7 @@ def common_shock(nodes: int, shock: float, private: float) -> list[float]:
 
 def binomial(nodes: int, loss: float) -> list[float]:
     """The same for nodes that are lost independently of each other."""
-    if loss in (0, 1):
-        return _all_or_none(nodes, loss)
-    p, q = math.log(loss), math.log1p(-loss)
-    return [math.exp(_log_choose(nodes, k) + k * p + (nodes - k) * q) for k in range(nodes + 1)]
+    return beta_binomial(nodes, loss, 0.0)
 
 
 def _all_or_none(nodes: int, loss: float) -> list[float]:
@@ -58,5 +56,7 @@ def _log_choose(n: int, k: int) -> float:
     return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
 
 
-def _log_beta(a: float, b: float) -> float:
-    return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
+def _log_rising(start: float, step: float, number: int) -> list[float]:
+    """The logarithms of the products of the first 0, 1, ... of start, start + step, ..."""
+    factors = (math.log(start + i * step) for i in range(number))
+    return [0.0, *itertools.accumulate(factors)]
