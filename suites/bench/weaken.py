@@ -153,7 +153,7 @@ MUTANTS: dict[str, list[tuple[str, str]]] = {
         ("len(bad)} such lines", "0} such lines"),
     ],
     "restarts": [
-        ("_LOOP = 3", "_LOOP = 4"),
+        ("LOOP = 3  #", "LOOP = 4  #"),
         ("record.by_itself and record.code", "record.code"),
         ("origin.get(replaced, replaced)", "record.node"),
     ],
