@@ -28,8 +28,8 @@ class Holdings:
     """What one rank could read, and at which step its memory is."""
 
     step: int
-    patient: bool = True
-    """It would wait still for the disks of peers that may be coming back."""
+    tired: bool = False
+    """It has waited long enough for the disks of peers that may be coming back."""
     flash: frozenset[Part] = frozenset()
     """Parts on its own disk."""
     store: frozenset[SnapshotId] = frozenset()
@@ -59,7 +59,7 @@ def write_row(holdings: Holdings) -> list[int]:
     held = [(_FLASH, part.of, part.index) for part in holdings.flash]
     held += [(_STORE, snapshot, 0) for snapshot in holdings.store]
     entries += sorted(held, key=lambda entry: entry[1], reverse=True)
-    row = [holdings.step, int(holdings.patient), int(holdings.blind), holdings.rejected]
+    row = [holdings.step, int(holdings.tired), int(holdings.blind), holdings.rejected]
     for kind, of, index in entries[:_ENTRIES]:
         row += [kind, of.step, of.generation, of.count, index]
     return row + [0] * (ROW - len(row))
@@ -78,7 +78,7 @@ def _read_row(row: Sequence[int]) -> Holdings:
             parts[kind].append(Part(SnapshotId(step, generation, count), index))
     return Holdings(
         step=row[0],
-        patient=bool(row[1]),
+        tired=bool(row[1]),
         blind=bool(row[2]),
         rejected=row[3],
         flash=frozenset(parts[_FLASH]),
@@ -114,7 +114,7 @@ def awaits(table: Sequence[Holdings], reading: Reading | None) -> bool:
         return True
     newest = reading.snapshot.step if reading is not None else 0
     hope = any(part.of.step > newest for held in table for part in held.flash)
-    return hope and all(held.patient for held in table)
+    return hope and not any(held.tired for held in table)
 
 
 def all_lost(table: Sequence[Holdings], reading: Reading | None) -> bool:

@@ -49,7 +49,7 @@ class Rounds:
         self._recovery = recovery
         self._reader = reader
         self._settled: int | None = None  # the generation
-        self._patient_until = time.monotonic() + gather_s
+        self._tired_t = time.monotonic() + gather_s
 
     def settled(self, attempt: Attempt) -> bool:
         """Whether the members of this attempt have nothing left to agree on."""
@@ -97,8 +97,8 @@ class Rounds:
         """What each rank holds, by rank; None when the attempt failed."""
         table = torch.zeros((attempt.world, ROW), dtype=torch.int64)
         if attempt.rank is not None:
-            patient = time.monotonic() < self._patient_until
-            holdings = replace(self._recovery.holdings(step), patient=patient)
+            tired = time.monotonic() >= self._tired_t
+            holdings = replace(self._recovery.holdings(step), tired=tired)
             table[attempt.rank] = torch.tensor(write_row(holdings))
         self._membership.all_reduce(table.view(-1))
         return None if self._membership.broken else read_table(table.tolist())

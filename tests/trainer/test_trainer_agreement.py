@@ -67,12 +67,12 @@ def test_peers_are_waited_for_who_may_have_the_rest_of_something_newer() -> None
     assert not awaits(both, agree(both))
     assert not awaits([old], agree([old]))
     assert not awaits([part, rank(step=3)], None), "training goes on already"
-    tired = Holdings(step=0, flash=part.flash, patient=False)
+    tired = Holdings(step=0, flash=part.flash, tired=True)
     assert not awaits([tired, part], None), "one that is tired of waiting is enough"
 
 
 def test_a_store_that_does_not_say_what_it_has_is_waited_for() -> None:
-    blind = Holdings(step=0, blind=True, patient=False)
+    blind = Holdings(step=0, blind=True, tired=True)
     assert awaits([blind, rank()], None)
     assert awaits([blind, rank(store=(OLD,))], agree([blind, rank(store=(OLD,))]))
     assert not awaits([blind, rank(step=3)], None), "peers have the state"
@@ -96,7 +96,7 @@ parts = snapshots.flatmap(lambda of: st.builds(Part, st.just(of), st.integers(0,
 holdings = st.builds(
     Holdings,
     step=st.integers(0, 9),
-    patient=st.booleans(),
+    tired=st.booleans(),
     flash=st.frozensets(parts, max_size=12),
     store=st.frozensets(snapshots, max_size=6),
     bad=st.frozensets(parts, max_size=6),
@@ -110,6 +110,10 @@ def test_a_row_says_it_all(held: Holdings) -> None:
     row = write_row(held)
     assert len(row) == ROW
     assert read_table([row]) == [held]
+
+
+def test_a_row_that_nobody_wrote_says_nothing() -> None:
+    assert read_table([[0] * ROW]) == [Holdings(step=0)]
 
 
 @given(st.frozensets(snapshots, min_size=60, max_size=80))
