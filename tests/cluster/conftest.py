@@ -38,20 +38,24 @@ class Family:
         return Launch(argv=argv, environments=({"A": "1"},) * ranks, log=self.log(name))
 
     def alive(self) -> list[psutil.Process]:
-        found = []
-        for process in psutil.process_iter():
-            try:
-                if process.pid == os.getpid() or self.number not in process.cmdline():
-                    continue
-                if process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-            except psutil.NoSuchProcess:
-                continue
-        return found
+        return [process for process, _ in self._living()]
 
     def asleep(self) -> int:
         """How many have become what they stay: a signal within execve would be lost."""
-        return sum(process.cmdline()[:1] == ["sleep"] for process in self.alive())
+        return sum(command[:1] == ["sleep"] for _, command in self._living())
+
+    def _living(self) -> Iterator[tuple[psutil.Process, list[str]]]:
+        """Each with its command line, both read while it lived: any may end at any moment."""
+        for process in psutil.process_iter():
+            try:
+                command = process.cmdline()
+                if process.pid == os.getpid() or self.number not in command:
+                    continue
+                if process.status() == psutil.STATUS_ZOMBIE:
+                    continue
+            except psutil.NoSuchProcess:
+                continue
+            yield process, command
 
 
 def wait_until(condition: Callable[[], object], *, within_s: float, what: str = "") -> float:
